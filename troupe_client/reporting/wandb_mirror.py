@@ -8,6 +8,7 @@ import atexit
 import logging
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
@@ -72,6 +73,8 @@ class MirroredRun:
             self._configure(mirror)
         if mirror.should_stop():  # as W&B does it online
             mirror.finish("stopped")
+            if threading.current_thread() is threading.main_thread():
+                raise KeyboardInterrupt  # a program in the background of a script ignores the signal of interrupt_main
             _thread.interrupt_main()
 
     def alert(self, title: str, text: str = "", level: Any = None, *_: Any, **__: Any) -> None:
@@ -109,7 +112,7 @@ class MirroredRun:
             return None
         if self._mirror is None:
             run, options = self._run, dict(self._options)
-            self._config, self._compared = self._now(), time.monotonic()
+            self._config, self._compared = config_of(self._run.config.as_dict()), time.monotonic()
             tags = [*tags_of(run.project, run.job_type, run.tags), *options.pop("tags", ())]
             described = {"name": run.name or "", "notes": run.notes or "", "group": run.group or ""}
             described |= {"id": run_id_of(run.project, run.id), "config": self._config, "tags": tags}
@@ -123,7 +126,7 @@ class MirroredRun:
 
     def _configure(self, mirror: ClientRun) -> None:
         """Report what the program has changed in its config."""
-        self._compared, now = time.monotonic(), self._now()
+        self._compared, now = time.monotonic(), config_of(self._run.config.as_dict())
         if now == self._config or "config" in self._options:
             return
         self._config = now
@@ -131,9 +134,6 @@ class MirroredRun:
             mirror.configure(now)
         except TroupeError as error:
             self.leave_out({"changes of the config": str(error)})
-
-    def _now(self) -> dict[str, Any]:
-        return config_of(self._run.config.as_dict())
 
     def _as_in_files(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return logged values in the form of W&B's files."""

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.pythons import find_interpreters
+
 PACKAGES = {
     "anthropic": ("anthropic",),
     "openai": ("openai",),
@@ -20,30 +22,41 @@ PACKAGES = {
     "tasksets": ("verifiers[openenv,ta]==0.3.1",),
     "harbor": ("verifiers[harbor]==0.3.1",),
     "mlflow": ("mlflow",),
+    "mlflow-trainers": (
+        "mlflow",
+        "transformers",
+        "accelerate",
+        "stable-baselines3",
+        "lightning",
+        "torch==2.13.0",
+    ),
     "trl": ("trl", "torch==2.13.0"),
 }
 """The packages of an environment, by its name."""
-PYTHONS = {"harbor": "python3.12"}
-"""The interpreter of an environment whose packages need a newer one."""
+PYTHONS = {"harbor": "3.12"}
+"""The Python of an environment whose packages need a newer one."""
 CLIENT = ("httpx", "orjson", "psutil", "pydantic", "rich", "tomlkit", "typer", "zstandard")
 """Dependencies of Troupe's client."""
+MADE: dict[str, Path] = {}
+"""Environments that this session has made, by name."""
 
 
 def client_python(name: str, folder: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment: TROUPE_TEST_ENVIRONMENTS/name if there is one, else a new environment.
+    """The interpreter of an environment: TROUPE_TEST_ENVIRONMENTS/name if there is one, else one made once in a session.
 
     Skips the test if there is no interpreter for it, or pip reaches no package index.
     """
-    made = Path(os.environ.get("TROUPE_TEST_ENVIRONMENTS", "/nowhere")) / name
+    made = MADE.get(name) or Path(os.environ.get("TROUPE_TEST_ENVIRONMENTS", "/nowhere")) / name
     if not made.exists():
-        made = folder.mktemp(name) / "environment"
-        if not (base := shutil.which(PYTHONS.get(name, sys.executable))):
-            pytest.skip(f"there is no {PYTHONS[name]}")
+        made, base = folder.mktemp(name) / "environment", sys.executable
+        if needed := PYTHONS.get(name):
+            base = find_interpreters([needed]).get(needed) or pytest.skip(f"there is no Python {needed}")
         subprocess.run([base, "-m", "venv", made], check=True)
         pip = [made / "bin/python", "-m", "pip", "--disable-pip-version-check", "install", "-q"]
         done = subprocess.run([*pip, *PACKAGES[name], *CLIENT], capture_output=True, text=True)
         if done.returncode:
             pytest.skip(f"pip reaches no package index: {done.stderr.strip().splitlines()[-1]}")
+        MADE[name] = made
     return made / "bin/python"
 
 
