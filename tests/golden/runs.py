@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from tests.workers.running import little_model
+
 CURVES = Path(__file__).with_name("curves")
 ROOT = Path(__file__).parents[2]
 SYNCHRONOUS, ASYNCHRONOUS = "workers.run", "tests.golden.asynchronous_run"
@@ -38,6 +40,8 @@ class Golden:
     iterations: int
     overrides: tuple[str, ...] = ()
     program: str = SYNCHRONOUS
+    little: bool = False
+    """Whether its policies start from `little_model`, which is made in seconds, instead of the tiny model."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,12 @@ def each(table: str, setting: str) -> tuple[str, ...]:
 
 
 RUNS: dict[str, Golden] = {
+    "plan_path_duo-little": Golden(
+        "plan_path_duo",
+        4,
+        (*each("policies", "model=little"), "team.roles.executor.policy=planner", *SMALL),
+        little=True,
+    ),
     "plan_path_duo-seed-0": Golden("plan_path_duo", 12, ("evaluation.every=6",)),
     "plan_path_duo-seed-1": Golden("plan_path_duo", 12, ("evaluation.every=6", "run.seed=1")),
     "plan_path_duo-shared": Golden("plan_path_duo", 4, ("team.roles.executor.policy=planner", *SMALL)),
@@ -90,7 +100,10 @@ def machine() -> str:
 
 def record(name: str, home: Path) -> Recording:
     """Run it in a process of its own, with one thread."""
-    golden, folder = RUNS[name], home / "runs" / name
+    golden, folder, model = RUNS[name], home / "runs" / name, home / "models" / "little"
+    if golden.little and not model.exists():
+        torch.set_num_threads(1)
+        little_model(model)
     command = [
         sys.executable,
         "-m",

@@ -8,8 +8,8 @@ from tests.golden.runs import RUNS, machine, record, recorded
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-FAMILIES = {"plan_path_duo-shared", "spread_mappo"}
-"""A run each with language models and small networks; the others are extended tests."""
+FAMILIES = {"plan_path_duo-little", "spread_mappo"}
+"""A quick run each with language models and small networks; the others are extended tests."""
 
 
 @pytest.fixture(scope="module")
