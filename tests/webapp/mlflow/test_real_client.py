@@ -73,10 +73,8 @@ def test_unmodified_scripts_log_into_troupe(
     metrics: set[str],
     steps: int,
 ) -> None:
-    python, folder = (
-        client_python("mlflow-trainers", tmp_path_factory),
-        str(tmp_path_factory.mktemp("trainer")),
-    )
+    python = client_python("mlflow-trainers", tmp_path_factory)
+    folder = str(tmp_path_factory.mktemp("trainer"))
     preface = f"FOLDER, URI = {folder!r}, {tracking['MLFLOW_TRACKING_URI']!r}"
     output(python, ["-c", preface + getattr(training_programs, program)], tracking)
     run = Run.objects.get()
