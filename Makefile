@@ -1,7 +1,7 @@
 # make run   install what is needed, start everything, launch the demonstration, print a link
 # make check  lint, types and the unit tests, in a few minutes
 # make test  install what the tests need, then check and test everything that needs no GPU
-# make test-all  the same with the extended tests, in an hour
+# make test-all  the same with the extended tests, in 60 to 80 minutes
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := run

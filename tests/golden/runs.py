@@ -27,6 +27,8 @@ GATEWAY = (
     "workflow.path=tests.workers.gateway.agents:Upwards",
     "workflow.concurrency=1",  # else the calls of a batch, and so its rounding, depend on timing
 )
+LITTLE = "policies.planner.model=little"
+"""`little_model`, which is made in seconds, instead of the tiny model."""
 CLOCKS = ("time/", "system/")
 RATES = ("_per_second", "/mfu")
 """Metrics that measure time or the machine."""
@@ -40,8 +42,6 @@ class Golden:
     iterations: int
     overrides: tuple[str, ...] = ()
     program: str = SYNCHRONOUS
-    little: bool = False
-    """Whether its policies start from `little_model`, which is made in seconds, instead of the tiny model."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,7 @@ def each(table: str, setting: str) -> tuple[str, ...]:
 
 RUNS: dict[str, Golden] = {
     "plan_path_duo-little": Golden(
-        "plan_path_duo",
-        4,
-        (*each("policies", "model=little"), "team.roles.executor.policy=planner", *SMALL),
-        little=True,
+        "plan_path_duo", 4, (LITTLE, "team.roles.executor.policy=planner", *SMALL)
     ),
     "plan_path_duo-seed-0": Golden("plan_path_duo", 12, ("evaluation.every=6",)),
     "plan_path_duo-seed-1": Golden("plan_path_duo", 12, ("evaluation.every=6", "run.seed=1")),
@@ -101,7 +98,7 @@ def machine() -> str:
 def record(name: str, home: Path) -> Recording:
     """Run it in a process of its own, with one thread."""
     golden, folder, model = RUNS[name], home / "runs" / name, home / "models" / "little"
-    if golden.little and not model.exists():
+    if LITTLE in golden.overrides and not model.exists():
         torch.set_num_threads(1)
         little_model(model)
     command = [

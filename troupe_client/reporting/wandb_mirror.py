@@ -7,8 +7,8 @@ import _thread
 import atexit
 import logging
 import os
+import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
@@ -73,8 +73,8 @@ class MirroredRun:
             self._configure(mirror)
         if mirror.should_stop():  # as W&B does it online
             mirror.finish("stopped")
-            if threading.current_thread() is threading.main_thread():
-                raise KeyboardInterrupt  # a program in the background of a script ignores the signal of interrupt_main
+            if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, signal.SIG_DFL):
+                raise KeyboardInterrupt  # without a handler, as in the background of a script, interrupt_main does nothing
             _thread.interrupt_main()
 
     def alert(self, title: str, text: str = "", level: Any = None, *_: Any, **__: Any) -> None:

@@ -62,12 +62,16 @@ with wandb.init(name="long", config={"lr": 0.5}, id="mine", resume="allow") as r
 """
 
 
+IN_BACKGROUND = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
+"""A script's way to start a program in the background: it ignores SIGINT."""
+
+
 @pytest.mark.extended
-def test_stop_ends_a_mirrored_program(connected: str, tmp_path: Path) -> None:
-    """Also one that ignores SIGINT, as those do that a script has started in the background."""
+@pytest.mark.parametrize("started_by", [(), IN_BACKGROUND], ids=["foreground", "background"])
+def test_stop_ends_a_mirrored_program(connected: str, tmp_path: Path, started_by: tuple[str, ...]) -> None:
     env = os.environ | {"TROUPE_URL": connected, "PYTHONPATH": str(ROOT), "WANDB_SILENT": "true"}
     env |= {"TROUPE_DIR": str(tmp_path)}
-    command = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-c", PROGRAM]
+    command = [*started_by, sys.executable, "-c", PROGRAM]
     with subprocess.Popen(command, env=env, cwd=tmp_path, stderr=subprocess.PIPE) as program:
         try:
             run = until(Run.objects.first)
