@@ -49,7 +49,9 @@ class StopChecks:
     running: StopCheck
     """After the start: the current step is completed, unless a newer attempt exists. Raises Superseded."""
     stop_requested: Callable[[], bool] = lambda: False
-    """Whether a stop was requested: external rollouts are then no longer waited for."""
+    """Whether a stop was requested: outside programs are then no longer waited for."""
+    waiting: Callable[[str], None] = lambda reason: None
+    """Told while tasks are played: what the run waits for that outside programs do; empty if it does not wait."""
     collecting: StopCheck = lambda: None
     """While training tasks are played: writes a checkpoint of the last completed iteration once a stop is requested."""
     evaluating: StopCheck = lambda: None

@@ -147,6 +147,11 @@ class ExperimentConfig(Section):
         return 0
 
     @property
+    def waits_for_external(self) -> bool:
+        """Whether programs outside of the run play its tasks."""
+        return False
+
+    @property
     def overlaps(self) -> bool:
         """Whether episodes are collected during updates."""
         return False

@@ -286,6 +286,14 @@ class RunConfig(ExperimentConfig):
         return max(policy.devices.rollout_gpus for policy in self.policies.values())
 
     @property
+    def waits_for_external(self) -> bool:
+        """Whether programs outside of the run play its tasks: external agents, or writers of a rollout buffer."""
+        workflow = self.workflow
+        if isinstance(workflow, Agent):
+            return not (workflow.path or self.environment.player)
+        return isinstance(workflow, RolloutBuffer)
+
+    @property
     def overlaps(self) -> bool:
         """Whether collection and updates overlap; False if no data may be older than the policy."""
         return self.rollout.staleness > 0

@@ -24,6 +24,7 @@ from webapp.runs.states import STATE_AFTER
 from webapp.scheduling.attempts import (
     ENDING,
     ENDING_MEMBER,
+    WAITS,
     attempt_end,
     attempt_lost,
     saved_words,
@@ -147,7 +148,7 @@ def _alive(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) ->
             f"The job is {status.state}, but the last heartbeat of its driver was {spelled(quiet)} ago",
         )
     elif run.state in (RunState.STARTING, RunState.RUNNING):
-        doing = facts_of(run).get("starting", "") if run.state == RunState.STARTING else ""
+        doing = facts_of(run).get("starting" if run.state == RunState.STARTING else WAITS, "")
         _say(run, storage_held(run.project_id) or doing)
 
 

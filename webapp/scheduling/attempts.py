@@ -17,7 +17,7 @@ from webapp.provenance.services import provenance_report
 from webapp.runs.costs import first_iteration
 from webapp.runs.lifecycle import run_fault, run_move, run_reason_set, submit_soon
 from webapp.runs.models import Attempt, Run, RunState
-from webapp.runs.selectors import facts_add
+from webapp.runs.selectors import facts_add, facts_of
 from webapp.runs.states import STATE_AFTER, allowed
 from workers.launchers.launcher import STOP_SECONDS
 from workers.telemetry.events import StatusEvent
@@ -25,6 +25,8 @@ from workers.telemetry.faults import LONGEST, Fault, fault_in, sentence
 
 ENDING = f"Ending now: the driver writes a checkpoint of the last completed iteration, and is killed after {STOP_SECONDS} s at the latest"
 ENDING_MEMBER = "Ending now: its process trains other runs, so this run ends with the current iteration"
+WAITS = "waits"
+"""Fact of a run: what it waits for that outside programs do."""
 DOING = {"stop": "Stopping", "pause": "Pausing"}
 FINAL = {"finished": RunState.FINISHED, "stopped": RunState.STOPPED, "paused": RunState.PAUSED}
 """State of a run after its driver reports the word."""
@@ -133,12 +135,21 @@ def status_apply(run: Run, attempt: Attempt, event: StatusEvent) -> None:
         _finish(run, event.state, fault)
     elif event.state == "running":
         _started(run, attempt)
+        _waiting_apply(run, attempt, event.message[:LONGEST])
     elif event.state == "starting" and run.state in (RunState.QUEUED, RunState.STARTING):
         run_reason_set(run, fault)  # what it waits for, for example a base model that is made
         facts_add(run, attempt.number, {"starting": event.message[:LONGEST]})
     run.save()
     if run.state == RunState.QUEUED:
         transaction.on_commit(partial(submit_soon, run.pk))
+
+
+def _waiting_apply(run: Run, attempt: Attempt, waits: str) -> None:
+    """Record what a running attempt waits for that outside programs do; empty if it does not wait."""
+    if waits != facts_of(run).get(WAITS, ""):
+        facts_add(run, attempt.number, {WAITS: waits})
+        if run.state == RunState.RUNNING:
+            run_reason_set(run, waits)
 
 
 def _late_apply(run: Run, event: StatusEvent, *, newest: bool) -> None:
@@ -184,6 +195,8 @@ def stopping_words(run: Run, attempt: Attempt | None) -> str:
 
 
 def _under_way(run: Run) -> str:
+    if waits := facts_of(run).get(WAITS):
+        return f"the run {waits}; open episodes are cancelled"
     if run.iterations and run.iteration >= run.iterations:
         return "completing the last evaluation and checkpoint"
     took = Series.objects.filter(run=run, key="time/iteration").values_list("last_value", flat=True).first()

@@ -4,7 +4,6 @@
 process; on Ray it is an actor and its policies are other actors. It holds no tensors and imports no torch.
 """
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -117,7 +116,7 @@ class RolloutCoordinator(TrainingBackend):
         stop_requested: Callable[[], bool] = lambda: False,
     ) -> None:
         """`side_by_side`: policies have their own processes; in one process, threads would only compete.
-        `stop_requested`: whether external rollouts are no longer waited for.
+        `stop_requested`: whether outside programs are no longer waited for.
         """
         self._config = config
         self._proxies = dict(proxies)
@@ -125,7 +124,6 @@ class RolloutCoordinator(TrainingBackend):
         self._attempt = attempt
         self._side_by_side = side_by_side
         self._stop_requested = stop_requested
-        self._abandoned = threading.Event()
         self._versions = dict.fromkeys(config.used_policies, 0)
         self._baselines: dict[str, float] = {}
         """By name, if the algorithm has baselines; RAE's are by role."""
@@ -164,7 +162,7 @@ class RolloutCoordinator(TrainingBackend):
             self._attempt,
             self._gateway,
             side_by_side=self._side_by_side,
-            stop_requested=lambda: self._abandoned.is_set() or self._stop_requested(),
+            stop_requested=self._stop_requested,
         )
         self._rollouts = Rollouts(self._config, player)
         self._documents = EpisodeDocuments(self._config, tokenizers)
@@ -271,13 +269,21 @@ class RolloutCoordinator(TrainingBackend):
             system.add(part)
         return system
 
-    def abandon_external(self) -> None:
-        """Wait for external rollouts no longer: a stop was requested."""
-        self._abandoned.set()
+    def external_wait(self, end: bool = False) -> str:
+        """What the run waits for that outside programs do; empty if it does not wait. `end`: a stop was requested, so that
+        nothing is waited for any longer.
+        """
+        if self._rollouts is None:
+            return ""
+        waiting = self._rollouts.waiting
+        if end:
+            waiting.end()
+        return waiting.reason
 
     def close(self) -> None:
         """End background play, external rollouts and the gateway."""
         if self._rollouts is not None:
+            self._rollouts.waiting.end()
             self._rollouts.close()
         if self._gateway is not None:
             self._gateway.close()

@@ -12,7 +12,7 @@ from training_core.errors import ModelError
 from training_core.llm.agents.session import AgentGateway
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.host import AnswersBySlot, EnvironmentPool, SlotView
-from training_core.llm.external.source import RolloutSource
+from training_core.llm.external.source import ExternalWait, RolloutSource
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.rendering import Renderer, require_chat_template
 from training_core.llm.workflows.context import NO_ARGUMENTS, Generate, Render, RolloutContext
@@ -99,7 +99,7 @@ class Played:
 class Player:
     """Holds the constant parts of play: tokenizers, environments, the policies' proxies. Thread-safe.
 
-    `stop_requested` ends the wait for external rollouts.
+    `stop_requested` ends the wait for outside programs.
     """
 
     def __init__(
@@ -124,8 +124,10 @@ class Player:
         self._side_by_side = side_by_side
         """Whether policies have their own processes, so that several may generate at the same time."""
         workflow = config.workflow
+        self.waiting = ExternalWait(stop_requested)
+        """The wait for outside programs."""
         self.external = (
-            RolloutSource(workflow, config, stop_requested) if isinstance(workflow, RolloutBuffer) else None
+            RolloutSource(workflow, config, self.waiting) if isinstance(workflow, RolloutBuffer) else None
         )
         """Source of external rollouts, if the workflow uses them."""
         self.served = (
@@ -193,6 +195,7 @@ class Player:
             self._gateway,
             self._tokenizers,
             self.external,
+            self.waiting,
             self.served,
             self._side_by_side,
             version,

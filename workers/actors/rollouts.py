@@ -32,6 +32,8 @@ class Rollouts:
     def __init__(self, config: RunConfig, player: Player) -> None:
         self._config = config
         self._player = player
+        self.waiting = player.waiting
+        """The wait for outside programs."""
         self._collector: Collector | None = None
         self._external_before: dict[str, Any] | None = None
         """During a collection: the state of external rollouts after the last completed iteration, for checkpoints."""

@@ -208,18 +208,19 @@ def _backend(
 
     Raises ConfigError if GPUs are requested and this machine, or a cluster of this machine alone, has none.
     """
+    stop_checks = replace(stop_signal.stop_checks, waiting=run_events.waits)
     if local:
         refuse_evaluator(attempt.config)
         if requested_gpus(attempt.config) and not cuda_is_visible():
             refuse_gpus(attempt.config, "this machine")
         make = resolve(WORKER_KINDS[attempt.config.agents].local_backend)
-        backend: TrainingBackend = make(attempt, attempt.config, stop_signal.stop_checks, run_events.loading)
+        backend: TrainingBackend = make(attempt, attempt.config, stop_checks, run_events.loading)
         return backend
     from workers.driver.ray_backend import RayBackend
 
     return RayBackend(
         attempt,
-        stop_signal.stop_checks,
+        stop_checks,
         run_events.note,
         run_events.waiting,
         run_events.output.lines,

@@ -168,7 +168,7 @@ class LocalBackend(RolloutCoordinator):
         """Play the iteration's tasks. Raises StopRequested if the attempt must end immediately."""
         self._collecting = True
         try:
-            with polling(self._stop_checks.collecting):
+            with polling(self._stop_checks.collecting), self._reporting_waits():
                 return super().collect(iteration)
         finally:
             self._collecting = False
@@ -182,8 +182,17 @@ class LocalBackend(RolloutCoordinator):
 
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int, first: int = 0) -> Collected:
         """Play held-out tasks."""
-        with polling(self._stop_checks.evaluating):
+        with polling(self._stop_checks.evaluating), self._reporting_waits():
             return super().evaluate(iteration, kind, episodes, first)
+
+    @contextmanager
+    def _reporting_waits(self) -> Iterator[None]:
+        """Tell what the run waits for inside the block."""
+        try:
+            with polling(lambda: self._stop_checks.waiting(self.external_wait())):
+                yield
+        finally:
+            self._stop_checks.waiting("")
 
     def close(self) -> None:
         """End the coordinator's threads and the monitoring of devices."""

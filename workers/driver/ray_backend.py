@@ -18,7 +18,6 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 
 from training_core.config.kinds import AnyConfig
 from training_core.config.marl import MarlConfig
-from training_core.config.rollout import RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.errors import StopRequested, TroupeError
 from training_core.importing import resolve
@@ -55,6 +54,8 @@ MESSAGE_SECONDS = 10.0
 CLOSE_SECONDS = 15.0
 """Maximum seconds for the lead actor to end external rollouts."""
 POLL_SECONDS = 0.5
+ASK_SECONDS = 5.0
+"""Seconds between questions what a run waits for that outside programs do."""
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -82,9 +83,8 @@ class RayBackend(TrainingBackend):
         """Reference to the results of the evaluator."""
         self._first_calls: list[Any] = []
         """Calls that end when a worker has been constructed and has read the run's folder, or when it has failed to."""
-        workflow = getattr(attempt.config, "workflow", None)
-        self._external = isinstance(workflow, RolloutBuffer)
-        """Whether the run may wait for external rollouts."""
+        self._asked = 0.0
+        """When the lead actor was last asked what it waits for, in seconds of the monotonic clock."""
         connect(attempt.config)
         self._output = WorkerOutput(f"{attempt.run}-{attempt.number}", heard) if heard else None
         if self._output:
@@ -119,7 +119,10 @@ class RayBackend(TrainingBackend):
         self._call(self._stop_checks.running, TrainingBackend.play_ahead, completed, admission)
 
     def collect(self, iteration: int) -> Collected:
-        return self._call(self._check_collecting, TrainingBackend.collect, iteration)
+        try:
+            return self._call(self._check_collecting, TrainingBackend.collect, iteration)
+        finally:
+            self._stop_checks.waiting("")
 
     def update(self, iteration: int) -> Updated:
         return self._call(self._stop_checks.running, TrainingBackend.update, iteration)
@@ -128,7 +131,10 @@ class RayBackend(TrainingBackend):
         return self._call(self._stop_checks.running, TrainingBackend.publish, iteration)
 
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int) -> Collected:
-        return self._call(self._check_evaluating, TrainingBackend.evaluate, iteration, kind, episodes)
+        try:
+            return self._call(self._check_evaluating, TrainingBackend.evaluate, iteration, kind, episodes)
+        finally:
+            self._stop_checks.waiting("")
 
     def begin_evaluation(self, iteration: int, plays: Sequence[tuple[EpisodeKind, int]]) -> None:
         assert self._session is not None and self._session.evaluator is not None, "start comes first"
@@ -221,18 +227,27 @@ class RayBackend(TrainingBackend):
         self._stop_checks.collecting()
         if self._stop_checks.must_end_now():
             raise StopRequested("asked to end at once")
-        self._abandon_external()
+        self._watch_external()
 
     def _check_evaluating(self) -> None:
         """Raises Superseded."""
         self._stop_checks.running()
         self._stop_checks.evaluating()
-        self._abandon_external()
+        self._watch_external()
 
-    def _abandon_external(self) -> None:
-        if self._external and self._stop_checks.stop_requested():
-            assert self._session is not None
-            self._session.control("abandon_external")
+    def _watch_external(self) -> None:
+        """Tell what the lead actor waits for that outside programs do, and end that waiting once a stop is requested."""
+        if not self._attempt.config.waits_for_external:
+            return
+        end = self._stop_checks.stop_requested()
+        if not end and time.monotonic() - self._asked < ASK_SECONDS:
+            return
+        assert self._session is not None
+        self._asked = time.monotonic()
+        with suppress(RayError):  # the lead actor has died, which the call in progress reports
+            self._stop_checks.waiting(
+                ray.get(self._session.control("external_wait", end), timeout=ASK_SECONDS)
+            )
 
 
 @dataclass

@@ -31,6 +31,8 @@ ENOUGH, WINDOW = 5, 50
 """Minimum number of earlier durations, and the number of latest ones that the median is of."""
 MOST = 200
 """Maximum number of lines of one attempt."""
+WAITS_SECONDS = 5.0
+"""Seconds between reports of what a run waits for."""
 log = logging.getLogger(__name__)
 MOST_LINES = 1000
 """Maximum number of iterations with a line in the run's log; of more, every n-th has one."""
@@ -76,6 +78,8 @@ class RunEvents:
         """Step of that value, by metric."""
         self._headlines: dict[int, dict[str, float]] = {}
         """Metrics that were reported with the checkpoints on disk, by iteration, if evaluations follow later."""
+        self._waits, self._waits_told = "", 0.0
+        """What was last told that the run waits for, and when."""
         self.loggers: Loggers | None = None
         """Write the metrics to other places too."""
 
@@ -253,6 +257,16 @@ class RunEvents:
     def waiting(self, done: float, text: str) -> None:
         """The run waits while a base model is made, in this process or another."""
         self._reporter.status("starting", self.completed_iterations, f"base model, {done:.0%}: {text}")
+
+    def waits(self, reason: str) -> None:
+        """The run waits for outside programs, as `reason` says; empty if it does not. Called again and again while it waits."""
+        now = time.monotonic()
+        if reason == self._waits or (reason and self._waits and now - self._waits_told < WAITS_SECONDS):
+            return
+        if reason and not self._waits:
+            self._log(reason)
+        self._waits, self._waits_told = reason, now
+        self._reporter.status("running", self.completed_iterations, reason)
 
     def system(self, iteration: int, system: System) -> None:
         """Load of the machines and of the workers' devices."""

@@ -92,6 +92,21 @@ def test_what_a_stopping_run_waits_for_is_told(running: Run, launcher: FakeLaunc
     assert now(running).reason == f"{begins}3.0 h ago; saved up to iteration 1."
 
 
+def test_a_wait_for_outside_programs_is_told_before_and_during_a_stop(
+    running: Run, launcher: FakeLauncher, say: Say
+) -> None:
+    """It stays told while the run is looked after, until its driver says that it waits no longer."""
+    waits = "waits for agents; none has taken an episode for 40 s"
+    say("running", 1, message=waits)
+    runs_reconcile_now()
+    assert waits[5:] in now(running).reason
+    run_stop(running.owner, now(running))
+    assert waits in now(running).reason
+    Run.objects.filter(pk=running.pk).update(state="running", stop_requested="")
+    say("running", 1)
+    assert now(running).reason == ""
+
+
 def test_a_starting_driver_is_not_reported_as_completing_an_iteration(
     run: Run, launcher: FakeLauncher, say: Say
 ) -> None:

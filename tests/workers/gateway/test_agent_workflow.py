@@ -1,6 +1,8 @@
 """Runs whose episodes are played by agents through the gateway: in the run's process, and from outside."""
 
 import json
+import os
+import signal
 import stat
 import threading
 import time
@@ -340,6 +342,61 @@ def test_taking_an_episode_requires_the_token(little_model: Path, tmp_path: Path
     assert [answer.status_code for answer in seen] == [401, 200]
     assert not (tmp_path / "gateway.json").exists()
     assert "No agent accepted an episode" in events(tmp_path, "status")[-1]["message"]
+
+
+AHEAD = {
+    "policies.planner.devices.placement": "apart",
+    "policies.executor.devices.placement": "apart",
+    "rollout.staleness": 1,
+}
+
+
+def hold_one_and_stop(folder: Path, taken: list[dict[str, Any]]) -> None:
+    """A program that takes an episode and never closes it. Once the run tells that it waits for agents, it is asked to stop."""
+    while not (folder / "gateway.json").exists():
+        time.sleep(0.02)
+    known = json.loads((folder / "gateway.json").read_text())
+    head = {"Authorization": f"Bearer {known['token']}"}
+    while not taken:
+        answer = httpx.post(f"{known['url']}/episodes", headers=head, timeout=60, trust_env=False)
+        taken += [answer.json()] if answer.status_code == 201 else []
+    while not any(event["message"].startswith("waits for agents") for event in events(folder, "status")):
+        time.sleep(0.02)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "local"),
+    [
+        pytest.param({}, True, id="local"),
+        pytest.param(AHEAD, True, id="asynchronous", marks=pytest.mark.extended),
+        pytest.param({}, False, id="ray", marks=[pytest.mark.extended, pytest.mark.ray]),
+    ],
+)
+def test_a_stop_ends_the_wait_for_agents(
+    overrides: dict[str, Any],
+    local: bool,
+    request: pytest.FixtureRequest,
+    little_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The run tells what it waits for; a stop cancels its open episodes, of which one is being played and others were never
+    taken, and does not wait for workflow.patience.
+    """
+    if local:
+        monkeypatch.setattr("training_core.llm.workflows.agent._TOLD_SECONDS", 0.0)
+    else:
+        request.getfixturevalue("ray_cluster")
+    taken: list[dict[str, Any]] = []
+    program = threading.Thread(target=hold_one_and_stop, args=(tmp_path, taken))
+    program.start()
+    waits = {"evaluation.every": 0, "workflow.patience": 0.0, "workflow.timeout": 3600.0}
+    assert run_attempt(attempt(tmp_path, little_model, **waits | overrides), local=local) == 0
+    program.join()
+    last = events(tmp_path, "status")[-1]
+    assert (last["state"], last["iteration"]) == ("stopped", 0)
+    assert taken and not (tmp_path / "gateway.json").exists()
 
 
 @pytest.mark.extended

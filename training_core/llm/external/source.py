@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -135,14 +136,33 @@ def read_external(checkpoint: Path) -> dict[str, Any]:
         return state
 
 
-class RolloutSource:
-    """Groups of a run's rollouts. A checkpoint stores `finished` and `delivery`.
+class ExternalWait:
+    """What a run waits for that programs outside of it do, and the end of that waiting by a stop. Thread-safe."""
 
-    `stop_requested` returns whether the run should stop; waiting then ends with StopRequested.
-    """
+    def __init__(self, stop_requested: Callable[[], bool] = lambda: False) -> None:
+        """`stop_requested` returns whether the run should stop."""
+        self._stop_requested = stop_requested
+        self._ended = threading.Event()
+        self.reason = ""
+        """What the run waits for, for people; empty while it does not wait."""
+
+    def end(self) -> None:
+        """End all waiting, now and later."""
+        self._ended.set()
+
+    def check(self, reason: str) -> None:
+        """Wait for `reason`; empty: no longer wait. Raises StopRequested if the run should stop."""
+        self.reason = reason
+        if self._ended.is_set() or self._stop_requested():
+            self.reason = ""
+            raise StopRequested(f"a stop was requested while the run {reason or 'called outside programs'}")
+
+
+class RolloutSource:
+    """Groups of a run's rollouts. A checkpoint stores `finished` and `delivery`. A stop ends its `waiting`."""
 
     def __init__(
-        self, workflow: RolloutBuffer, config: RunConfig, stop_requested: Callable[[], bool] = lambda: False
+        self, workflow: RolloutBuffer, config: RunConfig, waiting: ExternalWait | None = None
     ) -> None:
         self.finished: list[str] = []
         """Instances of the groups that were delivered for training, one entry per group."""
@@ -150,7 +170,7 @@ class RolloutSource:
         """Metrics `buffer/...` of the last fetch."""
         self._workflow = workflow
         self._config = config
-        self._stop_requested = stop_requested
+        self._waiting_for = waiting or ExternalWait()
         self._client: BufferClient | None = None
         self._delivery = 0
         self._waiting: list[list[Record]] = []
@@ -178,7 +198,7 @@ class RolloutSource:
         if self._client is None:
             self._client = connect(self._workflow, self._workflow.channel)
             self._start(self._client, engine_url)
-        reader = _Reader(self._workflow, self._client, self._stop_requested)
+        reader = _Reader(self._workflow, self._client, self._waiting_for)
         while (missing := count - len(self._waiting)) > 0:
             limit = missing * self._config.rollout.group_size
             status = f"{len(self._waiting)} of {count} groups"
@@ -207,7 +227,7 @@ class RolloutSource:
         request = self._request(workflow.evaluation_file, temperature, engine_url)
         single_pass = {"num_repeat_per_sample": 1, "num_epoch": 1, "num_prompts": limit}
         client.post("/start_rollout", request | single_pass | {"fresh": True, "least_reward": _NO_MINIMUM})
-        reader, delivery = _Reader(workflow, client, self._stop_requested), 0
+        reader, delivery = _Reader(workflow, client, self._waiting_for), 0
         groups: dict[str, list[Record]] = {}
         while len(groups) < limit:
             status = f"{len(groups)} of at most {limit} evaluation episodes"
@@ -272,12 +292,10 @@ class RolloutSource:
 class _Reader:
     """Fetches from one channel. Counts failed attempts in a row, and waits between them."""
 
-    def __init__(
-        self, workflow: RolloutBuffer, client: BufferClient, stop_requested: Callable[[], bool]
-    ) -> None:
+    def __init__(self, workflow: RolloutBuffer, client: BufferClient, waiting: ExternalWait) -> None:
         self._workflow = workflow
         self._client = client
-        self._stop_requested = stop_requested
+        self._waiting = waiting
         self._failed_attempts = 0
         self._began = self._logged = time.monotonic()
 
@@ -296,6 +314,7 @@ class _Reader:
             reason = str(error)
         if fetched is not None and (fetched.finished or (may_end and fetched.is_last)):
             self._failed_attempts = 0
+            self._waiting.reason = ""
             return fetched
         self._failed_attempts += 1
         if fetched is not None:
@@ -310,14 +329,16 @@ class _Reader:
         if time.monotonic() - self._logged > _LOG_SECONDS:
             self._logged = time.monotonic()
             log.info("waiting for rollouts: %s; %s", status, reason)
-        self._pause(self._workflow.poll_interval if fetched is not None else self._workflow.retry_interval)
+        pause = self._workflow.poll_interval if fetched is not None else self._workflow.retry_interval
+        self._pause(pause, f"{status}; {reason}")
         return fetched
 
-    def _pause(self, seconds: float) -> None:
+    def _pause(self, seconds: float, status: str) -> None:
+        """Raises StopRequested."""
         until = time.monotonic() + seconds
         while True:
-            if self._stop_requested():
-                raise StopRequested(f"stop requested while waiting for rollouts from {self._client.url}")
+            waited = time.monotonic() - self._began
+            self._waiting.check(f"waits for rollouts from {self._client.url} for {waited:.0f} s: {status}")
             left = until - time.monotonic()
             if left <= 0:
                 return

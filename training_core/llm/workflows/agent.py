@@ -26,6 +26,7 @@ from training_core.llm.agents.session import (
     failures_rewarded,
     write_episode,
 )
+from training_core.llm.external.source import ExternalWait
 from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.lockstep import EpisodeKind
 from training_core.llm.workflows.task_episodes import (
@@ -42,6 +43,8 @@ from training_core.types import Episode
 log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
 """Seconds between checks of external agents."""
+_TOLD_SECONDS = 5.0
+"""Seconds without an agent after which the run tells that it waits."""
 STREAMS = NoiseStream.AGENTS, NoiseStream.AGENT_EVALUATION
 
 
@@ -60,7 +63,7 @@ def play_agents(tasks: Sequence[int], context: RolloutContext, kind: EpisodeKind
         if workflow.path or config.environment.player:
             asyncio.run(_run_local_agents(sessions, config, workflow, gateway))
         else:
-            _wait_for_external_agents(sessions, workflow, gateway)
+            _wait_for_external_agents(sessions, workflow, gateway, context.waiting)
     finally:
         gateway.withdraw(sessions)
     counted = [session.outcome.failure for session in sessions if session.outcome.failure]
@@ -120,8 +123,10 @@ def make_player(config: RunConfig) -> Any:
     return resolve(config.environment.player)(config.environment, config.team.order, config.run.seed)
 
 
-def _wait_for_external_agents(sessions: Sequence[Session], workflow: Agent, gateway: AgentGateway) -> None:
-    """Wait until external agents have played every session. Raises EnvironmentFailure if none connects."""
+def _wait_for_external_agents(
+    sessions: Sequence[Session], workflow: Agent, gateway: AgentGateway, waiting_for: ExternalWait
+) -> None:
+    """Wait until external agents have played every session. Raises EnvironmentFailure if none connects, and StopRequested."""
     gateway.offer(sessions)
     last = time.monotonic()
     accepted = 0
@@ -134,11 +139,20 @@ def _wait_for_external_agents(sessions: Sequence[Session], workflow: Agent, gate
         count = sum(bool(session.accepted_at) for session in sessions)
         if count > accepted or len(playing) == len(waiting):
             last, accepted = time.monotonic(), count
+        waiting_for.check(_waiting_words(len(waiting), len(playing), time.monotonic() - last))
         if workflow.patience and time.monotonic() - last > workflow.patience:
             raise EnvironmentFailure(
                 f"no agent accepted an episode within workflow.patience = {workflow.patience:g} seconds",
                 remedy="start agents that request episodes from the gateway, or set workflow.path",
             )
+    waiting_for.reason = ""
+
+
+def _waiting_words(waiting: int, playing: int, seconds: float) -> str:
+    """What the run waits for: an agent that takes an episode, or the end of those that are played; empty at first."""
+    if waiting > playing and seconds >= _TOLD_SECONDS:
+        return f"waits for agents; none has taken an episode for {seconds:.0f} s ({waiting - playing} are offered, {playing} are played)"
+    return ""
 
 
 def load_agent(path: str) -> Any:

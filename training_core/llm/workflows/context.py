@@ -15,7 +15,7 @@ from training_core.config.team import Role
 from training_core.importing import made
 from training_core.llm.agents.session import AgentGateway
 from training_core.llm.environments.host import EnvironmentPool, SlotView
-from training_core.llm.external.source import RolloutSource
+from training_core.llm.external.source import ExternalWait, RolloutSource
 from training_core.llm.generation.base import Generate as Generate
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Answer, Candidate, Episode, Message, NoiseKey, Prompt, Stage, Turn
@@ -65,6 +65,8 @@ class RolloutContext:
     """Tokenizer by policy."""
     external: RolloutSource | None = None
     """The source of external rollouts; only for the rollout_buffer workflow."""
+    waiting: ExternalWait = field(default_factory=ExternalWait)
+    """The wait for external agents."""
     served_policies: "ServedPolicies | None" = None
     """The server that external generators call, if it is the run itself."""
     parallel_policies: bool = False
