@@ -54,7 +54,7 @@ MESSAGE_SECONDS = 10.0
 CLOSE_SECONDS = 15.0
 """Maximum seconds for the lead actor to end external rollouts."""
 POLL_SECONDS = 0.5
-ASK_SECONDS = 5.0
+ASK_SECONDS = 2.0
 """Seconds between questions what a run waits for that outside programs do."""
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

@@ -31,7 +31,7 @@ ENOUGH, WINDOW = 5, 50
 """Minimum number of earlier durations, and the number of latest ones that the median is of."""
 MOST = 200
 """Maximum number of lines of one attempt."""
-WAITS_SECONDS = 5.0
+WAITS_SECONDS = 2.0
 """Seconds between reports of what a run waits for."""
 log = logging.getLogger(__name__)
 MOST_LINES = 1000
