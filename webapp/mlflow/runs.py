@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from troupe_client.documents.launches import ClientRunBody, typed
+from troupe_client.documents.runs import RunNoteBody
 from webapp.accounts.models import Project
 from webapp.accounts.permissions import Level, level_of, require_edit
 from webapp.accounts.selectors import projects_visible
@@ -38,12 +39,14 @@ from webapp.mlflow.protocol import (
 from webapp.mlflow.search import RUNS, STATUS, rows_filter
 from webapp.runs.lifecycle import run_locked
 from webapp.runs.models import INACTIVE_STATES, Run, RunNote, new_run_id
+from webapp.runs.notes import run_note_add, run_note_remove
 from webapp.scheduling.client_runs import client_run_begin, client_run_configure
 from webapp.scheduling.services import run_do
 from workers.telemetry.events import HeartbeatEvent, ImageMedia, MediaEvent, MetricsEvent, StatusEvent
 from workers.telemetry.limits import MAX_IMAGE, MAX_NAME, NAME_FIRST, NAME_REST, image_type
 
 NAME, NOTE, USER = "mlflow.runName", "mlflow.note.content", "mlflow.user"
+LONGEST_NOTE = 4000
 LAST_STEP, LAST_TIME = 2**31 - 1, 253402300799
 MOST_POINTS, MOST_LABELS = 25_000, 20
 REQUESTS = 32
@@ -111,7 +114,7 @@ def _info(run: Run) -> Json:
         "run_uuid": run.pk,
         "run_name": run.name,
         "experiment_id": str(run.mlflow.experiment_id),
-        "user_id": run.mlflow.tags.get(USER, run.owner.username),
+        "user_id": run.owner.username,
         "status": next(word for word, states in STATUS.items() if run.state in states),
         "start_time": milliseconds(run.started_at or run.created_at),
         "artifact_uri": f"mlflow-artifacts:/{run.pk}/artifacts",
@@ -136,7 +139,7 @@ def _create(call: Call) -> Json:
         Run.objects.filter(pk=run.pk).update(started_at=moment_of(start))
     MlflowRun.objects.create(run=run, experiment=experiment)
     run = run_named(call, run.pk)
-    _tags_set(run, {USER: call.text("user_id", "") or call.user.username, NAME: run.name} | tags)
+    _tags_set(call, run, {USER: call.user.username, NAME: run.name} | tags)
     return {"run": _documents([run])[0]}
 
 
@@ -153,7 +156,7 @@ def _update(call: Call) -> Json:
     """Change status, end time and name. A run that has ended and gets the status RUNNING has a new attempt."""
     run, status = run_changed(call), call.text("status", "")
     if name := call.text("run_name", ""):
-        _tags_set(run, run.mlflow.tags | {NAME: name})
+        _tags_set(call, run, run.mlflow.tags | {NAME: name})
     if status in ("RUNNING", "SCHEDULED"):
         if run.state in INACTIVE_STATES:
             again = ClientRunBody(id=run.pk, resume="must", nonce=secrets.token_hex(8))
@@ -180,7 +183,7 @@ def _delete_tag(call: Call) -> Json:
     run, key = run_changed(call), call.text("key")
     if key not in run.mlflow.tags:
         raise MlflowError.unknown(f"tag {key!r}")
-    _tags_set(run, {name: value for name, value in run.mlflow.tags.items() if name != key})
+    _tags_set(call, run, {name: value for name, value in run.mlflow.tags.items() if name != key})
     return {}
 
 
@@ -209,7 +212,7 @@ def _log(call: Call, metrics: Sequence[Any], params: Mapping[str, str], tags: Ma
         if params and (new := dict(params.items() - run.mlflow.params.items())):
             _params_add(run, new)
         if tags:
-            _tags_set(run, {**run.mlflow.tags, **tags})
+            _tags_set(call, run, {**run.mlflow.tags, **tags})
         if metrics:
             held = _metrics_add(call, run, metrics)
     if held:
@@ -234,18 +237,20 @@ def _labels(tags: Mapping[str, str]) -> set[str]:
     return set(labels[:MOST_LABELS])
 
 
-def _tags_set(run: Run, tags: dict[str, str]) -> None:
-    """Replace the tags of MLflow. Some of them are the name and the note of the run."""
+def _tags_set(call: Call, run: Run, tags: dict[str, str]) -> None:
+    """Replace the tags of MLflow. Some of them are the name of the run, and a note by the caller."""
     before, run.mlflow.tags = run.mlflow.tags, bounded(tags, "the tags of a run")
     run.mlflow.save(update_fields=["tags"])
     run.tags = sorted(set(run.tags) - _labels(before) | _labels(tags))
     run.name = tags.get(NAME, "")[:120] or run.name
     run.save(update_fields=["tags", "name"])
-    note, text = before.get(NOTE, "")[:4000], tags.get(NOTE, "")[:4000]
-    if note != text:
-        RunNote.objects.filter(run=run, author=run.owner_id, text=note).delete()
-    if text and note != text:
-        RunNote.objects.create(run=run, author_id=run.owner_id, text=text)
+    note, text = (values.get(NOTE, "")[:LONGEST_NOTE].strip() for values in (before, tags))
+    if note == text:
+        return
+    for own in RunNote.objects.filter(run=run, author=call.user, step=None, text=note):
+        run_note_remove(call.user, own)
+    if text:
+        run_note_add(call.user, run, RunNoteBody(text=text))
 
 
 def _metrics_add(call: Call, run: Run, metrics: Sequence[Any]) -> str:

@@ -73,7 +73,7 @@ RUNS: Mapping[str, Any] = {
     "status": models.Case(
         *(models.When(state__in=states, then=Value(word)) for word, states in STATUS.items())
     ),
-    "user_id": _text_of("mlflow__tags")("mlflow.user"),
+    "user_id": F("owner__username"),
     "start_time": F("started_at"),
     "created": F("started_at"),
     "end_time": F("ended_at"),

@@ -128,6 +128,21 @@ def test_tags_are_tags_name_and_note(ask: Ask, run_id: str) -> None:
     assert tags["mlflow.x"] == "y" and "team" not in tags
 
 
+def test_a_note_is_by_the_caller_and_replaces_no_note_of_others(
+    ask: Ask, experiment: str, project: Project, user: User
+) -> None:
+    made = ask("POST", "runs/create", experiment_id=experiment, user_id="root")["run"]["info"]
+    run_id = made["run_id"]
+    assert made["user_id"] == "ada"
+    editor = User.objects.create_user("eve", password="x")
+    Membership.objects.create(project=project, user=editor, level=Membership.Level.EDITOR)
+    asks = {user: ask, editor: asker(token_create(editor, "mlflow", ["launch"])[1])}
+    for author, text in ((user, "mine"), (editor, "approved"), (editor, "approved again")):
+        asks[author]("POST", "runs/set-tag", run_id=run_id, key="mlflow.note.content", value=text)
+    notes = RunNote.objects.filter(run=run_id).values_list("author__username", "text")
+    assert set(notes) == {("ada", "mine"), ("eve", "approved again")}
+
+
 @pytest.mark.parametrize(
     ("status", "state"), [("FINISHED", "finished"), ("FAILED", "failed"), ("KILLED", "stopped")]
 )
