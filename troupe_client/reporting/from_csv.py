@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from math import isfinite, nan
 from pathlib import Path
 
-from troupe_client.reporting.importing import ImportedRun
+from troupe_client.reporting.importing import ImportedRun, files_within
 
 STEPS = (
     "step",
@@ -23,7 +23,7 @@ TIMES = ("timestamp", "_timestamp")
 
 def runs_of(path: Path) -> Iterator[ImportedRun]:
     """Yield a run for the file, or for each CSV file below the folder. Cells without a number are left out."""
-    for file in sorted(path.rglob("*.csv")) if path.is_dir() else [path]:
+    for file in files_within(path, path, "*.csv") if path.is_dir() else [path]:
         inside = file.relative_to(path).with_suffix("") if path.is_dir() else Path(file.stem)
         run = ImportedRun(str(file.resolve()), str(inside), {"file": str(file)})
         with file.open(newline="", encoding="utf-8-sig") as lines:

@@ -1,6 +1,6 @@
 """Runs of MLflow, from its folder mlruns or its SQLite file mlflow.db.
 
-Their artifacts are imported from folders below the folder of these files only: a file from elsewhere may name any folder.
+Only what is below the folder of these files is read: a file from elsewhere may name, and link to, any folder.
 """
 
 import sqlite3
@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from training_core.errors import TroupeError
 from troupe_client.documents.launches import typed
-from troupe_client.reporting.importing import ImportedRun
+from troupe_client.reporting.importing import ImportedRun, files_within, is_within
 
 STATES = {"1": "running", "2": "running", "4": "failed", "5": "stopped"}
 STATES |= {"RUNNING": "running", "SCHEDULED": "running", "FAILED": "failed", "KILLED": "stopped"}
@@ -26,15 +26,15 @@ def runs_of(path: Path) -> Iterator[ImportedRun]:
 
 def _of_folder(path: Path) -> Iterator[ImportedRun]:
     for meta in sorted(path.glob("*/*/meta.yaml")):
-        facts, folder = _yaml(meta), meta.parent
+        facts, folder = _yaml(path, meta), meta.parent
         if facts.get("lifecycle_stage") == "deleted" or "run_id" not in facts:
             continue
-        experiment = _yaml(folder.parent / "meta.yaml").get("name", "")
+        experiment = _yaml(path, folder.parent / "meta.yaml").get("name", "")
         facts |= {"experiment": experiment, "name": facts.get("run_name")}
         if (artifacts := folder / "artifacts").is_dir():  # also of a folder that was copied here
             facts["artifact_uri"] = artifacts.resolve().as_uri()
-        run = _run(facts, _texts(folder / "params"), dict(_texts(folder / "tags")), path)
-        for file in sorted(filter(Path.is_file, (folder / "metrics").rglob("*"))):
+        run = _run(facts, _texts(path, folder / "params"), dict(_texts(path, folder / "tags")), path)
+        for file in files_within(path, folder / "metrics"):
             for line in file.read_text("utf-8").splitlines():
                 written, value, step = [*line.split(), "0"][:3]
                 key = str(file.relative_to(folder / "metrics"))
@@ -89,15 +89,17 @@ def _run(
     return run
 
 
-def _texts(folder: Path) -> list[tuple[str, str]]:
+def _texts(root: Path, folder: Path) -> list[tuple[str, str]]:
     """The files below a folder: keys with slashes are in folders of their own."""
-    files = sorted(filter(Path.is_file, folder.rglob("*")))
+    files = files_within(root, folder)
     return [(str(file.relative_to(folder)), file.read_text("utf-8")) for file in files]
 
 
-def _yaml(file: Path) -> dict[str, Any]:
+def _yaml(root: Path, file: Path) -> dict[str, Any]:
     try:
         import yaml
     except ImportError as error:
         raise TroupeError("reading the folder of MLflow needs PyYAML: pip install pyyaml") from error
-    return dict(yaml.safe_load(file.read_text("utf-8")) or {}) if file.is_file() else {}
+    if not file.is_file() or not is_within(root, file):
+        return {}
+    return dict(yaml.safe_load(file.read_text("utf-8")) or {})

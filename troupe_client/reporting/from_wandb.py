@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from training_core.errors import TroupeError
-from troupe_client.reporting.importing import ImportedRun
+from troupe_client.reporting.importing import ImportedRun, files_within
 from troupe_client.reporting.wandb_values import (
     LEVELS,
     MARK,
@@ -42,7 +42,7 @@ def runs_of(path: Path) -> Iterator[ImportedRun]:
 
     Raises TroupeError without the package `wandb`, and for a file of another format.
     """
-    for file in sorted(path.rglob("run-*.wandb")) if path.is_dir() else [path]:
+    for file in files_within(path, path, "run-*.wandb") if path.is_dir() else [path]:
         if (mark := file.parent / MARK).exists():
             logger.warning("%s is not imported: run %s has mirrored it", file, mark.read_text())
         elif (run := OfflineRun(file)).identity:

@@ -1,6 +1,7 @@
 """Import runs from the files of other tools. A repeated import adds new values only: run, producer and seq are functions of the files."""
 
 import hashlib
+import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -18,6 +19,28 @@ from workers.reporting.encoding import encode
 from workers.telemetry.delivery import HttpChannel, SpoolUploader
 from workers.telemetry.limits import MAX_MEDIA
 from workers.telemetry.spool import SpoolWriter
+
+logger = logging.getLogger("troupe")
+_NAMED: set[Path] = set()
+"""Links that the log names already."""
+
+
+def files_within(root: Path, folder: Path, pattern: str = "*") -> list[Path]:
+    """Return the files at or below `folder` that match, sorted. A link that leads out of `root` is left out and named in the log: an
+    archive of somebody else may contain links to files of the person who imports it.
+    """
+    paths = sorted(folder.rglob(pattern)) if is_within(root, folder) else []
+    return [file for file in paths if file.is_file() and is_within(root, file)]
+
+
+def is_within(root: Path, path: Path) -> bool:
+    """Whether a path is below `root` when its links are followed. One that is not is named in the log."""
+    if path.resolve().is_relative_to(root.resolve()):
+        return True
+    if path not in _NAMED:
+        _NAMED.add(path)
+        logger.warning("%s is not imported: it is a link that leads out of %s", path, root)
+    return False
 
 
 @dataclass

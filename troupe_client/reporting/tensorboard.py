@@ -18,6 +18,8 @@ from troupe_client.reporting.importing import (
     ImportedRun,
     deliver_end,
     digest,
+    files_within,
+    is_within,
     stable_id,
 )
 from troupe_client.reporting.media import Histogram, Image, Media, Text
@@ -37,7 +39,7 @@ STOP = ("stop", "pause")
 
 def log_folders(root: Path) -> list[Path]:
     """Return the folders with event files at or below `root`."""
-    return sorted({path.parent for path in root.rglob(PATTERN) if path.is_file()})
+    return sorted({path.parent for path in files_within(root, root, PATTERN)})
 
 
 class EventFile:
@@ -136,6 +138,8 @@ class FolderImport:
         Raises TroupeError (the server refuses), Undelivered; what was read then is delivered by the next call.
         """
         for path in sorted(self._folder.glob(PATTERN), key=_in_order):
+            if not is_within(self._folder, path):
+                continue
             if path not in self._files:
                 self._files[path] = EventFile(path)
             self._files[path].read()

@@ -86,9 +86,9 @@ def _equal(one: Any, two: Any) -> bool:
 
 
 def _file(folder: Path, path: str) -> Path:
-    """A file below the folder. Raises TroupeError for any other."""
+    """A file below the folder, which is not itself a link. Raises TroupeError for any other."""
     file = (folder / path).resolve()
-    if not file.is_relative_to(folder.resolve()):
+    if not file.is_relative_to(folder.parent.resolve() / folder.name):
         raise TroupeError(f"{path} is not below the run's files")
     return file
 
