@@ -11,6 +11,7 @@ from tests.architecture.source import PACKAGES, ROOT, imports, modules
 WEB_MAY = (
     "training_core.config",
     "training_core.errors",
+    "training_core.json_lines",
     "training_core.llm.datasets",
     "troupe_client.documents",
     "troupe_client.mcp",
@@ -24,6 +25,7 @@ WEB_MAY = (
 CLIENT_MAY = (
     "training_core.config",
     "training_core.errors",
+    "training_core.json_lines",
     "training_core.sandbox.run",
     "workers.http",
     "workers.provenance",
@@ -35,7 +37,7 @@ CLIENT_MAY = (
 """What the client imports at start. Commands of the server import more when they are called."""
 ORDER: dict[str, tuple[str, ...]] = {
     "training_core": (
-        "boards errors seeding served types",
+        "boards errors json_lines seeding served types",
         "algorithms checkpoints devices fast_linear importing sandbox versions",
         "marl.environments.episodes marl.environments.packages",
         "config.base llm.environments.base marl.environments.base",

@@ -15,6 +15,7 @@ from training_core.config.base import Section
 from training_core.config.errors import all_errors, error_messages
 from training_core.config.kinds import AnyConfig, config_kind
 from training_core.errors import ConfigError
+from training_core.json_lines import check_values
 
 
 @dataclass(frozen=True)
@@ -135,9 +136,19 @@ def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
 def parse_value(text: str) -> Any:
     """One override's value: parsed if it is TOML (0.2, true, [1, 2], "x"), otherwise the string itself."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return parse_toml(f"value = {text}")["value"]
+    except ValueError:
         return text
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The tree of a TOML document. Raises ValueError, also for nesting and numbers that cannot be parsed."""
+    try:
+        tree = tomllib.loads(text)
+        check_values(tree)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    return tree
 
 
 def _preset(name: str) -> dict[str, Any]:
@@ -164,8 +175,8 @@ def _presets() -> dict[str, dict[str, Any]]:
 
 def _parse(text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return parse_toml(text)
+    except ValueError as error:
         raise ConfigError({"": f"not valid TOML: {error}"}) from error
 
 

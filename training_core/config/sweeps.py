@@ -1,11 +1,10 @@
 """Sweeps: one run per combination of field values."""
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, Literal
 
-from training_core.config.files import parse_value
+from training_core.config.files import parse_toml, parse_value
 from training_core.errors import ConfigError
 
 SEED = "run.seed"
@@ -20,8 +19,8 @@ def parse_values(text: str) -> list[Any]:
     Raises ConfigError if there is none.
     """
     try:
-        values = tomllib.loads(f"values = [{text}]")["values"]
-    except tomllib.TOMLDecodeError:
+        values = parse_toml(f"values = [{text}]")["values"]
+    except ValueError:
         values = [value for part in _parts(text) for value in _spanned(part)]
     if not values:
         raise ConfigError({"": "give one or more values, separated by commas"})

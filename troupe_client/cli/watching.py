@@ -1,6 +1,5 @@
 """`troupe watch` and `troupe logs`: metrics and log of a run in the terminal, until it ends."""
 
-import json
 import sys
 import time
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from rich.live import Live
 from rich.text import Text
 
+from training_core.json_lines import json_line
 from troupe_client.cli.output import console, errors, print_line, print_wide, visible
 from troupe_client.cli.show import ENDED, TONES, log_line, run_panel
 from troupe_client.server_api import Server, ServerAway, run_path
@@ -94,7 +94,7 @@ def print_log(
 
 def _print(line: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
+        sys.stdout.write(json_line(line))
         sys.stdout.flush()
     else:
         console.print(log_line(line), soft_wrap=True)

@@ -20,6 +20,7 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 
 from training_core.errors import ConfigError
+from training_core.json_lines import InvalidJson, parse_json
 from webapp.accounts.models import Project
 from webapp.artifacts.models import ArtifactFile, ArtifactVersion
 from webapp.common.attachments import attachment
@@ -107,8 +108,8 @@ def preview_of(version: ArtifactVersion, file: ArtifactFile) -> Preview:
     cut = file.size > len(start)
     if b"\0" in start:
         return Preview(file.path, "none", "A binary file.")
-    text = start.decode(errors="replace")
-    lines = text.splitlines()
+    text = start.decode(errors="replace").replace("\r\n", "\n")
+    lines = text.removesuffix("\n").split("\n")
     if cut and len(lines) > 1:
         lines.pop()  # may be a part of a line
     suffix = Path(file.path).suffix.lower()
@@ -118,7 +119,7 @@ def preview_of(version: ArtifactVersion, file: ArtifactFile) -> Preview:
             file.path, "table", _note(len(rows), "rows", cut or len(lines) > MOST_ROWS), "", columns, rows
         )
     if suffix == ".json" and not cut:
-        lines = _pretty(text).splitlines()
+        lines = _pretty(text).split("\n")
     shown = "\n".join(lines[:MOST_LINES])
     return Preview(
         file.path, "text", _note(min(len(lines), MOST_LINES), "lines", cut or len(lines) > MOST_LINES), shown
@@ -131,8 +132,8 @@ def _note(count: int, what: str, more: bool) -> str:
 
 def _pretty(text: str) -> str:
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    except (ValueError, RecursionError):
+        return json.dumps(parse_json(text), indent=2, ensure_ascii=False)
+    except InvalidJson:
         return text
 
 
@@ -150,8 +151,8 @@ def _table(suffix: str, lines: list[str]) -> tuple[list[str], list[list[str]]] |
     if suffix not in (".jsonl", ".ndjson"):
         return None
     try:
-        objects = [json.loads(line) for line in islice(filter(str.strip, lines), MOST_ROWS)]
-    except (ValueError, RecursionError):
+        objects = [parse_json(line) for line in islice(filter(str.strip, lines), MOST_ROWS)]
+    except InvalidJson:
         return None
     if not objects or not all(isinstance(item, dict) for item in objects):
         return None

@@ -133,7 +133,7 @@ def card_of(checkpoint: Checkpoint, policy: str) -> Member:
     head = "".join(
         f"{name}: {json.dumps(value)}\n" for name, value in _front_matter(pages.card_facts, section).items()
     )
-    shown = "\n".join(f"    {line}" for line in json.dumps(facts, indent=2, ensure_ascii=False).splitlines())
+    shown = "\n".join(f"    {line}" for line in json.dumps(facts, indent=2, ensure_ascii=False).split("\n"))
     text = (
         f"---\n{head}---\n# {policy}, iteration {checkpoint.iteration}\n\nTrained with Troupe.\n\n{shown}\n"
     )

@@ -1,7 +1,6 @@
 """Parsing of the form: posted text to config values, and the differences from the preset."""
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +10,7 @@ from training_core.config.files import (
     apply_overrides,
     parse_config,
     parse_overrides,
+    parse_toml,
     parse_value,
     preset_names,
 )
@@ -182,7 +182,7 @@ def query_overrides(query: Mapping[str, str]) -> dict[str, Any]:
 
 def lines_overrides(text: str) -> dict[str, Any]:
     """Return the fields set by lines of path=value. Raises ConfigError."""
-    return parse_overrides([line.strip() for line in text.splitlines() if line.strip()])
+    return parse_overrides([line.strip() for line in text.split("\n") if line.strip()])
 
 
 def draft_from_run(preset: str, config: Mapping[str, Any]) -> Draft:
@@ -265,8 +265,8 @@ def _list(text: str, *, numeric: bool) -> Any:
 
 def _table(text: str) -> dict[str, Any] | str:
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+        return parse_toml(text)
+    except ValueError:
         return text
 
 

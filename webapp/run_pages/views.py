@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
-from training_core.config.files import parse_config, parse_overrides, to_toml
+from training_core.config.files import parse_config, to_toml
 from training_core.errors import ConfigError, TroupeError
 from troupe_client.documents.checkpoints import CheckpointsPruneBody
 from troupe_client.documents.runs import RunMark, RunNoteBody, RunNoteChangeBody
@@ -33,6 +33,7 @@ from webapp.common.formats import size
 from webapp.common.redirects import back
 from webapp.common.templatetags.troupe import pretty
 from webapp.experiments.commands import curl_command, launch_command
+from webapp.experiments.forms import lines_overrides
 from webapp.health.services import finding_document, findings_read
 from webapp.jobs.services import jobs_visible
 from webapp.metrics.names import names_first, names_reported
@@ -253,7 +254,7 @@ def headline_act(request: HttpRequest, run_id: str) -> HttpResponse:
     """Choose the metrics that the overview shows first: one per line."""
     run = run_get(request.user, run_id)
     try:
-        run_headline_set(request.user, run, request.POST.get("headline", "").splitlines())
+        run_headline_set(request.user, run, request.POST.get("headline", "").split("\n"))
     except ConfigError as error:
         messages.error(request, str(error))
     return redirect("runs:detail", run.pk)
@@ -358,7 +359,7 @@ def run_edit_act(request: HttpRequest, run_id: str) -> HttpResponse:
     run = run_get(request.user, run_id)
     edits = request.POST.get("edits", "")
     try:
-        overrides = parse_overrides(list(filter(str.strip, edits.splitlines())))
+        overrides = lines_overrides(edits)
         run_resume_edited(request.user, run, overrides, request.POST.get("checkpoint", ""))
     except ConfigError as error:
         wrong = [f"{path}: {text}" if path else text for path, text in error.fields.items()]

@@ -11,7 +11,6 @@ number; `item` is the line of the input file. They run in worker processes, so t
 """
 
 import inspect
-import json
 import multiprocessing
 import random
 import sys
@@ -28,6 +27,7 @@ from urllib.parse import urlsplit, urlunsplit
 import httpx
 
 from training_core.errors import EngineFailure, TroupeError
+from training_core.json_lines import read_lines
 
 Messages = list[dict[str, Any]]
 SAMPLED = ("prompt_token_ids", "token_ids", "logprobs", "versions", "finish_reason")
@@ -380,16 +380,13 @@ def read_prompts(path: Path) -> list[Item]:
     """Read JSONL of {instance_id, prompt: [messages], label?}. Raises DataFailure with the number of the invalid line."""
     items: list[Item] = []
     try:
-        lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = list(read_lines(path))
+    except OSError as error:
         raise DataFailure(f"cannot read {path}: {error}") from error
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            item = json.loads(line)
-        except ValueError as error:
-            raise DataFailure(f"{path}, line {number}: no JSON ({error})") from error
+    for line in lines:
+        number, item = line.number, line.value
+        if line.problem:
+            raise DataFailure(f"{path}, line {number}: {line.problem}")
         if not isinstance(item, dict) or "instance_id" not in item:
             raise DataFailure(
                 f"{path}, line {number}: no instance_id; `troupe data assign-ids {path}` adds them"

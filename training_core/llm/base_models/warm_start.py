@@ -31,6 +31,7 @@ from training_core.checkpoints import write_errors_explained
 from training_core.config.models import WarmStart
 from training_core.config.run import Environment
 from training_core.errors import DataError, ModelError
+from training_core.json_lines import read_lines
 from training_core.llm.base_models.base_evaluation import evaluate_base
 from training_core.llm.base_models.folder_creation import Progress, create_once, silent
 from training_core.llm.base_models.tiny import CONTEXT, SPECIAL, TinyRecipe
@@ -143,21 +144,20 @@ def _example(
 def read_conversations(file: Path) -> list[Messages]:
     """The `messages` of every line of JSON Lines, skipping empty lines. Raises DataError that names file and line."""
     conversations: list[Messages] = []
-    with file.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                messages = json.loads(line)["messages"]
-                if not all(
-                    isinstance(item["role"], str) and isinstance(item["content"], str) for item in messages
-                ):
-                    raise ValueError("role and content must be strings")
-            except (ValueError, KeyError, TypeError) as error:
-                raise DataError(
-                    f'{file.name}, line {number}: must be {{"messages": [{{"role", "content"}}, ...]}} ({error})'
-                ) from error
-            conversations.append(messages)
+    for line in read_lines(file):
+        try:
+            if line.problem:
+                raise ValueError(line.problem)
+            messages = line.value["messages"]
+            if not all(
+                isinstance(item["role"], str) and isinstance(item["content"], str) for item in messages
+            ):
+                raise ValueError("role and content must be strings")
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f'{file.name}, line {line.number}: must be {{"messages": [{{"role", "content"}}, ...]}} ({error})'
+            ) from error
+        conversations.append(messages)
     if not conversations:
         raise DataError(f"{file.name} has no conversation")
     return conversations

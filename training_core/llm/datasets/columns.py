@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from training_core.errors import DataError
+from training_core.json_lines import InvalidJson, parse_json
 from training_core.llm.datasets.rows import Row
 from training_core.llm.environments.coding import Problem
 from training_core.llm.environments.dataset import read_instance
@@ -99,8 +100,8 @@ def _parsed(value: Any) -> Any:
     """A list or object that is written as JSON; anything else as it is."""
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         try:
-            return json.loads(value)
-        except json.JSONDecodeError:
+            return parse_json(value)
+        except InvalidJson:
             return value
     return value
 

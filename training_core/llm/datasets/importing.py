@@ -4,7 +4,6 @@ Two tasks are the same if their texts have the same words, whatever their case a
 """
 
 import hashlib
-import json
 import re
 import shutil
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from training_core.errors import DataError
+from training_core.json_lines import json_line
 from training_core.llm.datasets.columns import SKIP, Columns, task_line
 from training_core.llm.datasets.rows import find_splits, read_rows
 from training_core.llm.environments.dataset import DATA
@@ -228,9 +228,7 @@ def _number_ids(tasks: list[_Task]) -> None:
 
 
 def _text(tasks: Mapping[str, _Task]) -> str:
-    return "".join(
-        json.dumps(task.line, ensure_ascii=False, sort_keys=True) + "\n" for task in tasks.values()
-    )
+    return "".join(json_line(task.line, sort_keys=True) for task in tasks.values())
 
 
 def _write(folder: Path, files: Mapping[str, str], replace: bool) -> bool:

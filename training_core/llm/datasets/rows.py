@@ -3,7 +3,6 @@
 JSON Lines need nothing; parquet and Arrow files need pyarrow, the extra `data`, which is imported on use.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from training_core.errors import DataError
+from training_core.json_lines import InvalidJson, check_values, parse_json, read_lines
 
 JSON_LINES = (".jsonl", ".ndjson")
 SUFFIXES = (*JSON_LINES, ".parquet", ".arrow")
@@ -18,6 +18,8 @@ SPLIT = re.compile(r"(train|test|validation|valid|val|dev|eval)(?![a-z0-9])", re
 """The split in the name of a file or folder: train-00000-of-00002.parquet, test.jsonl, data/validation/."""
 ALL = ""
 """The split of files whose names have none."""
+BATCH = 64
+"""Rows of a table that are decoded at a time: a value that the file has once may stand in each of them."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,19 @@ def _files(folder: Path) -> list[Path]:
     files = []
     for path in sorted(folder.rglob("*")):
         state = path.parent / "state.json"
-        if path.suffix == ".arrow" and state.is_file():
-            listed = json.loads(state.read_text())["_data_files"]
-            if path.name not in {file["filename"] for file in listed}:
-                continue
+        if path.suffix == ".arrow" and state.is_file() and path.name not in _listed(state):
+            continue
         if path.suffix in SUFFIXES and path.is_file():
             files.append(path)
     return files
+
+
+def _listed(state: Path) -> set[str]:
+    """The files that a state.json of `datasets` lists. Raises DataError."""
+    try:
+        return {file["filename"] for file in parse_json(state.read_bytes())["_data_files"]}
+    except (OSError, InvalidJson, KeyError, TypeError) as error:
+        raise DataError(f"{state} does not list the files of a data set", remedy="save it again") from error
 
 
 def _split_of(path: Path) -> str:
@@ -75,32 +83,35 @@ def read_rows(files: list[Path]) -> Iterator[Row]:
     """Every row of the files, in order; empty lines are skipped. Raises DataError for a file that cannot be read."""
     for path in files:
         try:
-            yield from _lines(path) if path.suffix in JSON_LINES else _table_rows(path)
+            yield from _json_rows(path) if path.suffix in JSON_LINES else _table_rows(path)
         except OSError as error:
             raise DataError(f"cannot read {path}: {error}") from error
 
 
-def _lines(path: Path) -> Iterator[Row]:
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                yield _line(f"{path.name}, line {number}", line)
-
-
-def _line(origin: str, line: str) -> Row:
-    try:
-        values = json.loads(line)
-    except json.JSONDecodeError as error:
-        return Row(origin, {}, f"not JSON ({error.msg})")
-    return Row(origin, values) if isinstance(values, dict) else Row(origin, {}, "not a JSON object")
+def _json_rows(path: Path) -> Iterator[Row]:
+    for line in read_lines(path):
+        origin = f"{path.name}, line {line.number}"
+        if line.problem or isinstance(line.value, dict):
+            yield Row(origin, line.value or {}, line.problem)
+        else:
+            yield Row(origin, {}, "not a JSON object")
 
 
 def _table_rows(path: Path) -> Iterator[Row]:
     number = 0
     for batch in _batches(path):
-        for values in batch.to_pylist():
-            number += 1
-            yield Row(f"{path.name}, row {number}", values)
+        for start in range(0, batch.num_rows, BATCH):
+            for values in batch.slice(start, BATCH).to_pylist():
+                number += 1
+                yield _table_row(f"{path.name}, row {number}", values)
+
+
+def _table_row(origin: str, values: dict[str, Any]) -> Row:
+    try:
+        check_values(values)
+    except InvalidJson as error:
+        return Row(origin, {}, str(error))
+    return Row(origin, values)
 
 
 def _batches(path: Path) -> Iterator[Any]:
@@ -114,10 +125,10 @@ def _batches(path: Path) -> Iterator[Any]:
         ) from error
     try:
         if path.suffix == ".parquet":
-            with pyarrow.parquet.ParquetFile(path) as file:
-                yield from file.iter_batches()
+            with pyarrow.parquet.ParquetFile(path, pre_buffer=False) as file:
+                yield from file.iter_batches(BATCH, use_threads=False)
         else:
             with pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_stream(source) as batches:
                 yield from batches
-    except pyarrow.ArrowInvalid as error:
+    except (pyarrow.ArrowException, UnicodeDecodeError, OverflowError) as error:
         raise DataError(f"cannot read {path}: {error}") from error

@@ -20,11 +20,12 @@ from math import ceil
 from random import Random
 from typing import Any, ClassVar, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from training_core.config.base import EnvironmentSection
 from training_core.config.effects import Effects, both, gives_tasks, needs, unless, where
 from training_core.errors import EnvironmentFailure
+from training_core.json_lines import read_lines
 from training_core.llm.answers import after_thought
 from training_core.llm.environments.base import Split, StepResult, WarmStart
 from training_core.llm.environments.dataset import data_file
@@ -123,6 +124,13 @@ class Problem(BaseModel):
     """A correct program; empty if none is known: the tester's tests then get no reward."""
     id: str = ""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _text(cls, fields: Any) -> Any:
+        """Public data sets name the text `question`."""
+        named = isinstance(fields, dict) and "question" in fields
+        return {"statement": fields["question"]} | fields if named else fields
+
     @property
     def identity(self) -> str:
         """The key that splits compare: problems with equal statements are identical."""
@@ -202,19 +210,19 @@ def program(steps: Sequence[Step]) -> str:
 def read_problems(path: str) -> tuple[Problem, ...]:
     """A file's problems. Raises EnvironmentFailure, which names an invalid line."""
     try:
-        lines = data_file(path, "environment.problems").read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = list(read_lines(data_file(path, "environment.problems")))
+    except OSError as error:
         raise EnvironmentFailure(f"environment.problems: cannot read {path}: {error}") from error
     problems = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    for line in lines:
+        if line.problem:
+            raise EnvironmentFailure(f"{path}, line {line.number}: {line.problem}")
         try:
-            problems.append(Problem.model_validate_json(line))
+            problems.append(Problem.model_validate(line.value))
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"])) or "line"
-            raise EnvironmentFailure(f"{path}, line {number}: {field}: {first['msg']}") from error
+            raise EnvironmentFailure(f"{path}, line {line.number}: {field}: {first['msg']}") from error
     if not problems:
         raise EnvironmentFailure(f"{path} contains no problem")
     return tuple(problems)
@@ -391,7 +399,7 @@ def _line(label: str, text: str, good: bool | None = None) -> dict[str, str]:
 
 
 def _lines(text: str) -> list[str]:
-    return [line.rstrip() for line in text.strip().splitlines()]
+    return [line.rstrip() for line in text.strip().split("\n")]
 
 
 def read_program(answer: str) -> str:

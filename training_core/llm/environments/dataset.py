@@ -3,7 +3,6 @@
 Prompts are in a file of JSON Lines: {instance_id?, prompt: text or messages, label? or answer?, ...}.
 """
 
-import json
 import os
 import zlib
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from training_core.config.base import EnvironmentSection
 from training_core.config.effects import Effects, both, gives_tasks, team_reward, unless, where
 from training_core.config.rewards import MathReward, Reward
 from training_core.errors import ConfigError
+from training_core.json_lines import read_lines
 from training_core.llm.environments.base import TRY_AGAIN, Split, StepResult
 from training_core.llm.environments.task_environment import TaskEnvironment, keyed_random
 from training_core.served import served
@@ -107,20 +107,19 @@ def read_instances(path: Path) -> tuple[Instance, ...]:
 def _read(path: Path, changed: int) -> tuple[Instance, ...]:
     instances: list[Instance] = []
     lines: dict[str, int] = {}
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                instance = read_instance(json.loads(line), number)
-            except ValueError as error:
-                reason = error.msg if isinstance(error, json.JSONDecodeError) else error
-                raise ConfigError({"environment.path": f"{path.name}, line {number}: {reason}"}) from error
-            if instance.instance_id in lines:
-                both = f"lines {lines[instance.instance_id]} and {number} have the same instance_id"
-                raise ConfigError({"environment.path": f"{path.name}: {both}"}, remedy="make them differ")
-            lines[instance.instance_id] = number
-            instances.append(instance)
+    for line in read_lines(path):
+        where = f"{path.name}, line {line.number}"
+        if line.problem:
+            raise ConfigError({"environment.path": f"{where}: {line.problem}"})
+        try:
+            instance = read_instance(line.value, line.number)
+        except ValueError as error:
+            raise ConfigError({"environment.path": f"{where}: {error}"}) from error
+        if instance.instance_id in lines:
+            both = f"lines {lines[instance.instance_id]} and {line.number} have the same instance_id"
+            raise ConfigError({"environment.path": f"{path.name}: {both}"}, remedy="make them differ")
+        lines[instance.instance_id] = line.number
+        instances.append(instance)
     if not instances:
         raise ConfigError(
             {"environment.path": f'{path.name} is empty; a line is {{"prompt": ..., "label": ...}}'}

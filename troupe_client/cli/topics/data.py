@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from training_core.errors import TroupeError
+from training_core.json_lines import json_line, read_lines
 from troupe_client.cli.arguments import AsJson
 from troupe_client.cli.output import print_json, print_line, print_result
 from troupe_client.server_api import home
@@ -126,18 +127,15 @@ def _has_id(item: dict[str, Any]) -> bool:
 def _read(file: Path) -> list[dict[str, Any]]:
     """Return the file's objects. Raises TroupeError with file and line."""
     try:
-        lines = file.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = list(read_lines(file))
+    except OSError as error:
         raise TroupeError(f"cannot read {file}: {error}") from error
     items: list[dict[str, Any]] = []
     first_lines: dict[str, int] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            item = json.loads(line)
-        except ValueError as error:
-            raise TroupeError(f"{file}, line {number}: not JSON ({error})") from error
+    for line in lines:
+        number, item = line.number, line.value
+        if line.problem:
+            raise TroupeError(f"{file}, line {number}: {line.problem}")
         if not isinstance(item, dict) or not item.get("prompt"):
             raise TroupeError(f'{file}, line {number}: no prompt; a line is {{"prompt": ..., "label": ...}}')
         if _has_id(item):
@@ -157,7 +155,7 @@ def _write(target: Path, items: list[dict[str, Any]]) -> None:
     draft = target.with_name(f".{target.name}.draft")
     ordered = [{"instance_id": item["instance_id"], **item} for item in items]
     try:
-        draft.write_text("".join(json.dumps(item, ensure_ascii=False) + "\n" for item in ordered))
+        draft.write_text("".join(map(json_line, ordered)), encoding="utf-8")
         if target.exists():
             draft.chmod(target.stat().st_mode & 0o777)
         draft.rename(target)

@@ -118,7 +118,7 @@ def test_relative_paths_are_looked_up_in_the_servers_data_folder(
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{oops", "line 2: Expecting property name"), ("[1]", "line 2: not a JSON object"),
+        ("{oops", "line 2: not JSON .Expecting property name"), ("[1]", "line 2: not a JSON object"),
         ({"question": "?"}, "line 2: no field 'prompt'; there are question"), ({"prompt": 5}, "line 2: 'prompt' is neither"),
         ({"prompt": []}, "line 2: 'prompt' is neither"), ({"prompt": [{"role": "user"}]}, "line 2: message 1 .* no string"),
         ({"prompt": [{"role": "boss", "content": "x"}]}, "line 2: message 1 .* 'role' of system, user"),
