@@ -8,18 +8,27 @@ import pytest
 import yaml
 
 from tests.architecture.source import ROOT
-from tests.docs.variables import INTERNAL, documented_variables
+from tests.docs.variables import INTERNAL, container_variables, documented_variables
 
 DOCKER = ROOT / "docker"
 COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text())
 CUDA: dict[str, Any] = yaml.safe_load((DOCKER / "compose.cuda.yaml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
 READ_BY_RAY = {"RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES", "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"}
-KNOWN = READ_BY_RAY | documented_variables() | INTERNAL | {"DJANGO_SETTINGS_MODULE"}
+OF_PROCESSES = {"DJANGO_SETTINGS_MODULE", "PYTHONPATH", "HOME"}
+KEYS = {"JUDGE_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"}
+KNOWN = READ_BY_RAY | documented_variables() | INTERNAL | OF_PROCESSES | KEYS
 OURS = [name for name, service in SERVICES.items() if service["image"].startswith("troupe-")]
-GIVEN_TO_POSTGRES = {"POSTGRES_USER", "POSTGRES_DB", "POSTGRES_PASSWORD"}
+RAY = yaml.safe_load((DOCKER / "compose.ray.yaml").read_text())["services"]
+FIXED = {"TROUPE_STATIC_ROOT", "TROUPE_DEBUG"}
+"""Documented variables of the web server with one value in the images."""
 ONE_SHOT = "prepare"
 """Others wait for its end, not for its health."""
+
+
+def source_of(volume: str) -> str:
+    """The volume or folder of a mount without variables of the user."""
+    return re.sub(r"\$\{[A-Z_]+:-(\w+)\}", r"\1", volume).split(":")[0]
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -27,9 +36,21 @@ def test_every_variable_of_a_service_is_one_that_is_read(name: str) -> None:
     assert set(SERVICES[name]["environment"]) <= KNOWN
 
 
-def test_variables_that_the_compose_file_takes_are_known() -> None:
-    taken = set(re.findall(r"\$\{([A-Z_]+)", (DOCKER / "compose.yaml").read_text()))
-    assert taken <= KNOWN | GIVEN_TO_POSTGRES | {"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"}
+def test_variables_that_the_compose_files_take_are_documented() -> None:
+    page = (DOCKER / "README.md").read_text()
+    assert {name for name in container_variables() if name not in page} <= documented_variables()
+
+
+def test_documented_variables_of_the_web_server_reach_it() -> None:
+    assert documented_variables("Web server") - FIXED <= set(SERVICES["web"]["environment"])
+
+
+@pytest.mark.parametrize("service", [*SERVICES.values(), *RAY.values()], ids=[*SERVICES, *RAY])
+def test_a_service_writes_to_volumes_alone_and_gains_no_rights(service: dict[str, Any]) -> None:
+    assert service["read_only"] and service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["logging"]["options"].keys() == {"max-size", "max-file"}
+    assert set(service.get("cap_add", [])) <= {"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"}
 
 
 def test_secrets_come_from_outside_and_must_be_given() -> None:
@@ -43,7 +64,11 @@ def test_secrets_come_from_outside_and_must_be_given() -> None:
 def test_what_a_service_names_exists(name: str) -> None:
     service = SERVICES[name]
     assert set(service.get("depends_on", {})) <= set(SERVICES)
-    assert {volume.split(":")[0] for volume in service.get("volumes", [])} <= set(COMPOSE["volumes"])
+    assert {source_of(volume) for volume in service.get("volumes", [])} <= {
+        *COMPOSE["volumes"],
+        "./own/code",
+        "./own/models",
+    }
     assert service["networks"]
     assert set(service["networks"]) <= set(COMPOSE["networks"])
     if "build" in service:
@@ -70,13 +95,19 @@ def test_every_service_has_a_health_check_or_is_waited_for(name: str) -> None:
 def test_ports_are_published_on_this_machine_only() -> None:
     published = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert published
-    assert all(port.startswith("127.0.0.1:") for port in published)
+    assert all(port.startswith("${TROUPE_ADDRESS:-127.0.0.1}:") for port in published)
 
 
 def test_who_trains_has_no_secrets_of_the_server() -> None:
     ray = SERVICES["ray"]
     assert not set(ray["environment"]) & {"DATABASE_URL", "REDIS_URL", "TROUPE_SECRET_KEY", "TROUPE_TOKEN"}
-    assert {volume.split(":")[0] for volume in ray["volumes"]} == {"runs", "models", "work"}
+    assert {source_of(volume) for volume in ray["volumes"]} == {
+        "runs",
+        "models",
+        "work",
+        "ray-tmp",
+        "./own/models",
+    }
     for name in ("postgres", "redis"):
         assert not set(SERVICES[name]["networks"]) & set(ray["networks"])
 
@@ -91,7 +122,9 @@ def test_runs_models_and_short_jobs_are_where_both_sides_look() -> None:
     for name in ("web", "worker", "ray"):
         home = SERVICES[name]["environment"]["TROUPE_HOME"]
         wanted = {f"{folder}:{home}/{folder}" for folder in ("runs", "models", "work")}
-        assert wanted <= set(SERVICES[name]["volumes"])
+        assert wanted <= {
+            re.sub(r"\$\{[A-Z_]+:-(\w+)\}", r"\1", volume) for volume in SERVICES[name]["volumes"]
+        }
 
 
 @pytest.mark.parametrize("ray", [SERVICES["ray"], CUDA["services"]["ray"]])
@@ -121,6 +154,6 @@ def test_addresses_are_of_kinds_that_the_settings_take() -> None:
     found = database(re.sub(r"\$\{POSTGRES_PASSWORD[^}]*\}", "secret", given["DATABASE_URL"]))
     place = [found[key] for key in ("NAME", "USER", "PASSWORD", "HOST", "PORT")]
     assert place == ["troupe", "troupe", "secret", "postgres", "5432"]
-    launcher = RayJobLauncher(given["RAY_ADDRESS"])
+    launcher = RayJobLauncher(re.sub(r"\$\{\w+:-(.*)\}", r"\1", given["RAY_ADDRESS"]))
     assert launcher.remote
     launcher.close()

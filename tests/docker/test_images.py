@@ -3,12 +3,16 @@
 import json
 import re
 import shlex
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.architecture.source import ROOT
 from troupe_client.pythons import TESTED
+from webapp.documents.rendering import FILES
 
 DOCKER = ROOT / "docker"
 IMAGES = sorted(DOCKER.glob("Dockerfile.*"))
@@ -31,7 +35,8 @@ def values(path: Path, instruction: str) -> list[str]:
 
 def copied(path: Path) -> list[str]:
     """What an image takes from the repository."""
-    return [source for rest in values(path, "COPY") for source in shlex.split(rest)[:-1]]
+    words = [shlex.split(rest) for rest in values(path, "COPY")]
+    return [source for sources in words if not sources[0].startswith("--from") for source in sources[:-1]]
 
 
 @pytest.mark.parametrize("path", IMAGES, ids=lambda path: path.name)
@@ -50,20 +55,40 @@ def test_an_image_is_pinned_and_not_root(path: Path) -> None:
     known = ["FROM", "ARG", "ENV", "RUN", "WORKDIR", "COPY", "USER", "VOLUME", "EXPOSE", "HEALTHCHECK", "CMD"]
     assert {word for word, _ in instructions(path)} <= set(known)
     arguments = dict(rest.partition("=")[::2] for rest in values(path, "ARG"))
-    base = re.sub(r"\$\{(\w+)\}", lambda match: arguments[match[1]], values(path, "FROM")[0])
-    assert base == f"python:{TESTED[-1]}-slim-bookworm"
+    stages = [
+        re.sub(r"\$\{(\w+)\}", lambda match: arguments[match[1]], rest) for rest in values(path, "FROM")
+    ]
+    base = f"python:{TESTED[-1]}-slim-bookworm"
+    assert stages == [f"{base} AS requirements", base]
     installs = [rest for rest in values(path, "RUN") if "pip install" in rest]
     assert installs
     assert all("-c constraints.txt" in rest for rest in installs)
-    assert any('-e ".[server]"' in rest for rest in installs)
+    assert any("requirements.py server > server.txt" in rest for rest in values(path, "RUN"))
+    assert any("-r server.txt" in rest for rest in installs)
     assert values(path, "USER") == ["troupe"]
     assert instructions(path)[-1][0] == "CMD"
 
 
 @pytest.mark.parametrize("path", IMAGES, ids=lambda path: path.name)
-def test_mount_points_belong_to_who_writes_there(path: Path) -> None:
-    made = next(rest for rest in values(path, "RUN") if "install -d -o troupe" in rest)
-    assert set(values(path, "VOLUME")[0].split()) <= set(made.split())
+def test_what_is_imported_and_read_is_in_the_image(path: Path) -> None:
+    setup = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    packages = {name.rstrip("*") for name in setup["packages"]["find"]["include"]}
+    wanted = {f"{name}.py" for name in setup["py-modules"]} | packages - {"webapp"}
+    if path.name == "Dockerfile.web":
+        pages = (link.resolve() for link in FILES.rglob("*") if link.is_symlink())
+        wanted |= {"webapp"} | {page.relative_to(ROOT.resolve()).as_posix() for page in pages}
+    assert wanted <= set(copied(path))
+
+
+def test_the_requirements_of_extras_are_those_of_an_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    done = subprocess.run(
+        [sys.executable, DOCKER / "requirements.py", "[gpu,marl]"], capture_output=True, text=True, check=True
+    )
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    added = {*extras["gpu"], *extras["marl"]} - {"troupe[server]"}
+    assert set(done.stdout.splitlines()) == {*project["dependencies"], *added}
 
 
 def test_the_web_server_takes_its_options() -> None:
@@ -94,4 +119,5 @@ def test_the_web_side_has_its_pages_and_runs_have_none_of_it() -> None:
 def test_the_ray_image_is_for_cpu_and_gpu_by_arguments() -> None:
     path = DOCKER / "Dockerfile.ray"
     assert {rest.partition("=")[0] for rest in values(path, "ARG")} >= {"BASE", "EXTRAS"}
-    assert any('-e ".${EXTRAS}"' in rest for rest in values(path, "RUN"))
+    assert any('requirements.py "$EXTRAS" > extras.txt' in rest for rest in values(path, "RUN"))
+    assert any("-r extras.txt" in rest for rest in values(path, "RUN"))

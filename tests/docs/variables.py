@@ -11,6 +11,7 @@ INTERNAL = {
     "TROUPE_SERVED",
     "TROUPE_PG_BINARIES",
     "TROUPE_PREPARED",
+    "TROUPE_PUBLISHED_PORT",
     "TROUPE_STACK_ID",
     "TROUPE_STACK_PART",
     "RAY_AUTH_MODE",
@@ -24,7 +25,15 @@ INTERNAL = {
 """Not for users."""
 
 
-def documented_variables() -> set[str]:
-    """The first cells of the tables of docs/reference/configuration.md."""
+def documented_variables(section: str = "") -> set[str]:
+    """The first cells of the tables of docs/reference/configuration.md, or of one of its sections."""
     page = (ROOT / "docs/reference/configuration.md").read_text()
+    if section:
+        page = page.split(f"\n### {section}\n")[1].split("\n### ")[0]
     return set(re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE))
+
+
+def container_variables() -> set[str]:
+    """Those that the compose files take from docker/.env."""
+    texts = [path.read_text() for path in (ROOT / "docker").glob("compose*.yaml")]
+    return {name for text in texts for name in re.findall(r"\$\{([A-Z_]+)", text)}

@@ -22,7 +22,12 @@ from training_core.sandbox.bubblewrap import command, sandbox_filter
 from training_core.sandbox.harness import WALL
 
 _HARNESS = Path(__file__).with_name("harness.py")
-_HELP = "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1; in a container: --security-opt seccomp=unconfined)"
+_CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
+_HELP = "allow user namespaces: " + (
+    "start the container with --security-opt seccomp=unconfined"
+    if any(mark.exists() for mark in _CONTAINER_MARKS)
+    else "sysctl kernel.unprivileged_userns_clone=1"
+)
 _GRACE = 20.0
 """Additional seconds for an answer on a busy machine."""
 Status = Literal["ok", "invalid", "error", "timeout", "output", "killed"]

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 from ipaddress import ip_network
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -70,6 +71,25 @@ def networks(name: str) -> list[str]:
 def behind_proxy() -> bool:
     """Whether a trusted proxy sets the client's address and scheme."""
     return flag("TROUPE_BEHIND_PROXY", default=False)
+
+
+def public_url(internal: str) -> str:
+    """Return the address under which people reach the server: TROUPE_PUBLIC_URL, in a container the published port of this machine,
+    otherwise the address for jobs. Raises ImproperlyConfigured unless it is an origin such as https://lab.example.org.
+    """
+    port = text("TROUPE_PUBLISHED_PORT")
+    url = text("TROUPE_PUBLIC_URL", f"http://127.0.0.1:{port}" if port else internal).rstrip("/")
+    if not re.fullmatch(r"https?://(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d+)?", url):
+        raise ImproperlyConfigured(
+            f"TROUPE_PUBLIC_URL={url!r} is not an address without a path; use one such as https://lab.example.org"
+        )
+    return url
+
+
+def hosts_of(*urls: str) -> list[str]:
+    """Return the hosts of URLs as ALLOWED_HOSTS has them: an IPv6 address in brackets."""
+    names = [urlsplit(url).hostname for url in urls]
+    return [f"[{host}]" if ":" in host else host for host in names if host]
 
 
 def home() -> Path:

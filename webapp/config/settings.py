@@ -13,14 +13,21 @@ ROOT = env.ROOT
 TROUPE_HOME = env.home()
 TROUPE_URL = env.text("TROUPE_SERVER_URL", "http://127.0.0.1:8000")
 """Base URL of this server for its own jobs."""
+TROUPE_PUBLIC_URL = env.public_url(TROUPE_URL)
+"""Base URL of this server for people: in login links, events and findings."""
 TROUPE_LAUNCHER = env.text("TROUPE_LAUNCHER", "ray")
 """ray, or local: runs as child processes of the worker."""
 
 NO_SECRET_KEY = "only-for-management-commands-without-a-stack"
 SECRET_KEY = env.text("TROUPE_SECRET_KEY", NO_SECRET_KEY)
 DEBUG = env.flag("TROUPE_DEBUG", default=False)
-ALLOWED_HOSTS = env.text("TROUPE_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]").split(",")
-CSRF_TRUSTED_ORIGINS = [origin for origin in env.text("TROUPE_TRUSTED_ORIGINS").split(",") if origin]
+ALLOWED_HOSTS = [
+    *env.text("TROUPE_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]").split(","),
+    *env.hosts_of(TROUPE_URL, TROUPE_PUBLIC_URL),
+]
+CSRF_TRUSTED_ORIGINS = env.words("TROUPE_TRUSTED_ORIGINS")
+if env.text("TROUPE_PUBLIC_URL"):
+    CSRF_TRUSTED_ORIGINS.append(TROUPE_PUBLIC_URL)
 
 INSTALLED_APPS = [
     "django.contrib.admin.apps.SimpleAdminConfig",  # no autodiscovery: webapp/administration registers the models
@@ -159,10 +166,10 @@ CSRF_COOKIE_NAME = "troupe_csrf"
 CSRF_COOKIE_HTTPONLY = True  # pages with scripts that post contain the token
 CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = env.flag(
-    "TROUPE_SECURE_COOKIES", default=TROUPE_URL.startswith("https:")
+    "TROUPE_SECURE_COOKIES", default=TROUPE_PUBLIC_URL.startswith("https:")
 )
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.behind_proxy() else None
-SECURE_HSTS_SECONDS = 365 * 24 * 3600 if TROUPE_URL.startswith("https:") else 0
+SECURE_HSTS_SECONDS = 365 * 24 * 3600 if TROUPE_PUBLIC_URL.startswith("https:") else 0
 SECURE_REFERRER_POLICY = "same-origin"
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

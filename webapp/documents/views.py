@@ -97,7 +97,7 @@ def _title(slug: str) -> str:
 
 def _origin(request: HttpRequest) -> str:
     """The address by which the browser reaches this server."""
-    return request.build_absolute_uri("/").rstrip("/") or settings.TROUPE_URL
+    return request.build_absolute_uri("/").rstrip("/") or settings.TROUPE_PUBLIC_URL
 
 
 @require_safe

@@ -79,7 +79,7 @@ def finding_facts(finding: Finding) -> dict[str, Any]:
         "action": finding.action,
         "cause": rule.cause,
         "remedy": rule.remedy,
-        "page": settings.TROUPE_URL.rstrip("/") + reverse("health:page", args=[finding.run_id]),
+        "page": settings.TROUPE_PUBLIC_URL + reverse("health:page", args=[finding.run_id]),
     }
 
 

@@ -126,5 +126,5 @@ def _run_facts(run: Run) -> dict[str, Any]:
         "iteration": run.iteration,
         "iterations": run.iterations,
         "headline": {key: value for key, value in run.headline.items() if key != "spark"},
-        "page": settings.TROUPE_URL.rstrip("/") + reverse("runs:detail", args=[run.pk]),
+        "page": settings.TROUPE_PUBLIC_URL + reverse("runs:detail", args=[run.pk]),
     }

@@ -46,6 +46,11 @@ class Plan:
     bundled_redis: bool = False
 
     @property
+    def public_url(self) -> str:
+        """The address for people."""
+        return env.public_url(self.url)
+
+    @property
     def port(self) -> int:
         """The web server's port."""
         return int(self.listener.getsockname()[1])

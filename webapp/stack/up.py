@@ -98,7 +98,7 @@ async def _run(plan: Plan, terminal: Terminal) -> None:
     asked = _asked_to_end()
     terminal.say(f"Troupe starts. Data and logs: {plan.home.root}")
     if plan.port != env.number("TROUPE_PORT", 8000):
-        terminal.say(f"Port {env.number('TROUPE_PORT', 8000)} is in use; the pages are at {plan.url}")
+        terminal.say(f"Port {env.number('TROUPE_PORT', 8000)} is in use; the pages are at {plan.public_url}")
     reaper = asyncio.create_task(_reap(supervisor))
     try:
         await _until_first_failure(_start(plan, supervisor, terminal), asked)
@@ -135,7 +135,7 @@ async def _open_doors(plan: Plan, supervisor: Supervisor, terminal: Terminal) ->
     login = json.loads(await supervisor.run(plan.prepare()))["login"]
     plan.mark_prepared()
     await supervisor.wait_ready(*CORE)
-    terminal.say(f"\nTroupe is up after {terminal.since_start():.1f} s: {plan.url}", style="bold")
+    terminal.say(f"\nTroupe is up after {terminal.since_start():.1f} s: {plan.public_url}", style="bold")
     terminal.say(f"Log in once with:  {login}", style="bold cyan", soft_wrap=True)
     terminal.say("Press Ctrl-C to stop.\n")
 
@@ -170,9 +170,11 @@ async def _demonstrate(
         terminal.error(f"The demonstration did not start: {error}")
         return
     if answer["new"]:
-        terminal.say(f"The demonstration is running:  {plan.url}/runs/{answer['run']}/", style="bold cyan")
+        terminal.say(
+            f"The demonstration is running:  {plan.public_url}/runs/{answer['run']}/", style="bold cyan"
+        )
     else:
-        terminal.say(f"The demonstration of an earlier start:  {plan.url}/runs/{answer['run']}/")
+        terminal.say(f"The demonstration of an earlier start:  {plan.public_url}/runs/{answer['run']}/")
 
 
 async def _until_first_failure(work: Coroutine[Any, Any, None], asked: asyncio.Event) -> None:

@@ -10,8 +10,10 @@ from typing import Any
 
 import httpx
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 
 from tests.conftest import wait_until
+from webapp.config import environment
 from webapp.stack.home import PREPARED, wait_until_prepared
 from webapp.stack.serve import server_config
 
@@ -135,6 +137,32 @@ def healthy(place: str) -> bool:
 )
 def test_https_servers_ask_for_https_alone(url: str, told: str) -> None:
     code = "from webapp.config import settings as s; print(s.SECURE_HSTS_SECONDS, s.SESSION_COOKIE_SECURE, s.CSRF_COOKIE_SECURE)"
-    env = {**environ, "TROUPE_SERVER_URL": url}
+    env = {**environ, "TROUPE_SERVER_URL": "http://web:8000", "TROUPE_PUBLIC_URL": url}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == told
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "http://web:8000"),
+        ({"TROUPE_PUBLISHED_PORT": "8951"}, "http://127.0.0.1:8951"),
+        (
+            {"TROUPE_PUBLISHED_PORT": "8951", "TROUPE_PUBLIC_URL": "https://lab.example.org/"},
+            "https://lab.example.org",
+        ),
+    ],
+)
+def test_people_reach_the_server_at_its_public_address(
+    given: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TROUPE_PUBLIC_URL", raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert environment.public_url("http://web:8000") == told
+
+
+def test_a_public_address_with_a_path_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TROUPE_PUBLIC_URL", "https://lab.example.org/troupe")
+    with pytest.raises(ImproperlyConfigured):
+        environment.public_url("http://web:8000")

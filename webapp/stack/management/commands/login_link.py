@@ -31,4 +31,4 @@ class Command(BaseCommand):
             user = user or user_create(username)
         except ValidationError as error:
             raise CommandError("; ".join(error.messages)) from error
-        self.stdout.write(f"{settings.TROUPE_URL}/account/link/{link_create(user)}/")
+        self.stdout.write(f"{settings.TROUPE_PUBLIC_URL}/account/link/{link_create(user)}/")

@@ -31,4 +31,4 @@ class Command(BaseCommand):
             f"{count} migrations were applied; static files {'collected' if collected else 'unchanged'}"
         )
         local_token_ensure(settings.TROUPE_URL, settings.TROUPE_HOME / "local.json")
-        self.stdout.write(json.dumps({"login": owner_login(settings.TROUPE_URL)}))
+        self.stdout.write(json.dumps({"login": owner_login(settings.TROUPE_PUBLIC_URL)}))
