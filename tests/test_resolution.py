@@ -21,7 +21,7 @@ COMPILE = [
     "--index-strategy",
     "unsafe-best-match",
 ]
-SOURCES = ("deepspeed", "gym", "vmas")
+SOURCES = ("deepspeed", "gym", "rlcard", "vmas")
 """Packages without wheels that need no compiler."""
 BESIDE = ("torch", "transformers", "trl", "verl", "vllm", "openai", "pydantic", "httpx")
 

