@@ -171,6 +171,10 @@ class DeadWorker(Rule):
     """Seconds without a heartbeat."""
 
 
+class LostEvents(Rule):
+    """Events of the run are lost, because its disk was full."""
+
+
 class NotANumber(Rule):
     """Losses, gradients or ratios that are not finite, and updates that were skipped because of it."""
 
@@ -217,7 +221,7 @@ class RunHealth(Section):
     """Rules that monitor the run (see docs/use/health.md) and apply to all kinds of agents."""
 
     effects: ClassVar[Effects] = {"fork": both(_enabled, _forks)} | needs(
-        "relax looks clip_fraction gradient_norm stalled_phase dead_worker not_a_number", _enabled
+        "relax looks clip_fraction gradient_norm stalled_phase dead_worker lost_events not_a_number", _enabled
     )
     enabled: bool = True
     """Whether the rules are evaluated."""
@@ -235,6 +239,8 @@ class RunHealth(Section):
     """Time without progress."""
     dead_worker: DeadWorker = DeadWorker()
     """Heartbeat of the run's driver."""
+    lost_events: LostEvents = LostEvents()
+    """Events that neither the disk nor the server has taken."""
     not_a_number: NotANumber = NotANumber()
     """NaN and infinities, per policy."""
 

@@ -10,6 +10,8 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -50,11 +52,13 @@ class AfterEnd:
         if hasattr(os, "register_at_fork"):  # a child that lives longer would hold the pipe open
             os.register_at_fork(after_in_child=self._pipe.close)
 
-    def end(self, *, delivered: bool) -> None:
-        """Let the process end, at once if everything is delivered."""
+    def end(self, *, delivered: bool, rest: Iterable[bytes] = ()) -> None:
+        """Let the process end, at once if everything is delivered. rest: lines of the spool that the disk has not taken."""
         try:
             if delivered:
                 self._pipe.write(DONE)
+            else:
+                self._pipe.writelines(line.decode() for line in rest)
             self._pipe.close()
             if delivered:
                 self._process.wait(1.0)
@@ -65,32 +69,42 @@ class AfterEnd:
 def main() -> None:
     """Wait for the end of the program, then deliver its events."""
     order = json.loads(sys.stdin.readline())
-    if sys.stdin.read() == DONE:
+    rest = sys.stdin.read()
+    if rest == DONE:
         return
-    spool_end(Path(order["spool"]))
+    lines = tuple(line.encode() + b"\n" for line in rest.split("\n") if line)
+    if not lines and (end := spool_end(Path(order["spool"]))):
+        lines = (end,)
     until = time.monotonic() + SECONDS
-    while not _is_delivered(order) and time.monotonic() < until:
+    while not _is_delivered(order, lines) and time.monotonic() < until:
         time.sleep(PAUSE)
 
 
-def _is_delivered(order: dict[str, Any]) -> bool:
+def _is_delivered(order: dict[str, Any], lines: tuple[bytes, ...]) -> bool:
+    """Deliver the spools of the run, then the lines that may not be on disk."""
     from training_core.errors import TroupeError
     from troupe_client.reporting.opening import begin_from_folder
-    from troupe_client.reporting.sync import ship_spool
+    from troupe_client.reporting.sync import ship_rest, ship_spool
     from troupe_client.server_api import Server, run_path
     from workers.telemetry.delivery import Undelivered
 
     server, folder = Server(order["url"], order["token"]), Path(order["folder"])
     try:
         begin_from_folder(folder, server)
-        ship_spool(folder, server.address(run_path(folder.name, "events/")), server.token)
+        address = server.address(run_path(folder.name, "events/"))
+        ship_spool(folder, address, server.token)
+        if lines:
+            ship_rest(Path(order["spool"]), lines, address, server.token)
     except (TroupeError, Undelivered):
         return False
     return True
 
 
-def spool_end(spool: Path) -> None:
-    """Complete the spool of a program that has ended: remove a partial line, and report the end if it has not."""
+def spool_end(spool: Path) -> bytes:
+    """Complete the spool of a program that has ended: remove a partial line, and report the end if it has not.
+
+    Returns the line with the end, which a full disk does not take; empty if the program has reported it.
+    """
     with spool.open("r+b") as file:
         file.seek(0, os.SEEK_END)
         size = file.tell()
@@ -99,7 +113,7 @@ def spool_end(spool: Path) -> None:
         whole = tail.rfind(b"\n") + 1
         file.truncate(size - len(tail) + whole)
         if _ENDED.search(tail[:whole]):
-            return
+            return b""
         file.seek(0)
         lines, last = 0, b""
         for line in file:
@@ -109,7 +123,11 @@ def spool_end(spool: Path) -> None:
         event = json.loads(last)
         end = {key: event[key] for key in ("run", "attempt", "producer", "iteration")}
         end |= {"seq": lines + 1, "type": "status", "state": "failed", "message": SILENT, "time": time.time()}
-        file.write(json.dumps(end, separators=(",", ":")).encode() + b"\n")
+        written = json.dumps(end, separators=(",", ":")).encode() + b"\n"
+        with suppress(OSError):
+            file.write(written)
+            file.flush()
+    return written
 
 
 if __name__ == "__main__":

@@ -265,7 +265,7 @@ class ClientRun:
         """Report the end and deliver pending events for at most `timeout` seconds while the server answers.
 
         What is left is delivered by another process, for a minute, or by `troupe sync`. A second call does nothing. Returns whether
-        the server has stored all events; True offline, where they are on disk.
+        the server has stored all events; offline, whether the disk has. False if some are lost on a full disk.
         """
         if self._ended or self._pid != os.getpid():
             return True
@@ -278,9 +278,11 @@ class ClientRun:
             self.state = "stopped"
         done = self._progress.end() if self.state == "finished" else self._progress.completed
         self._reporter.status(self.state, done, message)
-        delivered = self._reporter.close(timeout, PATIENCE)
+        complete = self._reporter.close(timeout, PATIENCE)
+        delivered = self._reporter.has_stored(self._reporter.seq)
         if self._after_end:
-            self._after_end.end(delivered=delivered)
+            self._after_end.end(delivered=delivered, rest=self._reporter.kept.lines)
+        self._warn_of_loss(self._reporter, delivered=delivered)
         if not delivered or not self.url:
             logger.warning(
                 "Run %s is stored in %s; deliver what the server does not have with: TROUPE_HOME=%s troupe sync %s",
@@ -289,7 +291,18 @@ class ClientRun:
                 self.folder.parent.parent,
                 self.id,
             )
-        return delivered
+        return complete
+
+    def _warn_of_loss(self, reporter: Reporter, *, delivered: bool) -> None:
+        if reporter.lost:
+            text = "%d events of run %s are lost: the disk of %s was full, and so was the memory for them"
+            logger.error(text, reporter.lost, self.id, self.folder)
+        if waiting := len(reporter.kept.lines) if not delivered or not self.url else 0:
+            text = "%d events of run %s are not on the full disk of %s%s"
+            sent = (
+                "; another process tries to deliver them for a minute" if self._after_end else " and are lost"
+            )
+            logger.error(text, waiting, self.id, self.folder, sent)
 
     def __enter__(self) -> "ClientRun":
         return self

@@ -69,7 +69,12 @@ def request_run(folder: Path, body: dict[str, Any], *, online: bool) -> OpenedRu
     folder.mkdir(parents=True, exist_ok=True)
     if body["resume"] == "never" and not (body["role"] and (folder / REQUEST).exists()):
         # The request of the main program, which creates the run; one that resumes it is not repeated.
-        (folder / REQUEST).write_text(json.dumps(body, default=str, ensure_ascii=False))
+        try:
+            (folder / REQUEST).write_text(json.dumps(body, default=str, ensure_ascii=False))
+        except OSError as error:
+            (folder / REQUEST).unlink(missing_ok=True)
+            if not online:
+                raise TroupeError(f"{folder} takes no files: {error}. Free space, or choose `dir`") from error
     if not online:
         if body["resume"] != "never":
             raise TroupeError('resuming needs the server, which numbers the attempt; use mode="online"')

@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import orjson
+
 from workers.telemetry.delivery import HttpChannel, SpoolUploader
+from workers.telemetry.spool import KeptLines
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,29 @@ def ship_spool(folder: Path, url: str, token: str) -> Shipped:
     events = sum(_ship(path, url, token) for path in spools)
     rejected = sum(_lines(path) for path in folder.rglob("spool/*.rejected.jsonl"))
     return Shipped(len(spools), events, rejected)
+
+
+def ship_rest(spool: Path, lines: tuple[bytes, ...], url: str, token: str) -> None:
+    """Deliver a spool, and the lines that follow it and that the disk may not have taken. Raises Undelivered.
+
+    If the server has stored more than the program has on disk, the last line is sent again, behind what the server has.
+    """
+    first = orjson.loads(lines[0])["seq"]
+    last = first + len(lines) - 1
+    if (stored := _ship_with(spool, KeptLines(first, lines), url, token)) > last:
+        again = orjson.dumps(orjson.loads(lines[-1]) | {"seq": stored + 1}) + b"\n"
+        _ship_with(spool, KeptLines(stored + 1, (again,)), url, token)
+
+
+def _ship_with(spool: Path, rest: KeptLines, url: str, token: str) -> int:
+    """Deliver a spool and the rest. Returns the last seq that the server has stored."""
+    uploader = SpoolUploader(spool, HttpChannel(url, token), rest)
+    try:
+        while uploader.step():
+            pass
+    finally:
+        uploader.close()
+    return uploader.acknowledged
 
 
 def undelivered(folder: Path) -> int:

@@ -13,6 +13,7 @@ from webapp.metrics.arrays import Floats, Ints, unpack_floats, unpack_ints
 from webapp.metrics.models import Chunk, Series
 from webapp.metrics.points import blocks_read
 from webapp.runs.models import Attempt, Run, RunState
+from webapp.runs.selectors import lost_events
 
 LATEST = 500
 """Minimum number of points of a metric to read."""
@@ -66,6 +67,8 @@ class Vitals:
     """Attempts that died."""
     reasons: Mapping[int, str] = field(default_factory=dict)
     """Reasons, by attempt."""
+    lost_events: int = 0
+    """Events that are lost on a full disk."""
 
 
 @dataclass(frozen=True)
@@ -182,8 +185,9 @@ def _vitals(run: Run) -> Vitals:
     lost = [attempt for attempt in attempts if attempt.ended_as in ("failed", "lost")]
     deaths = tuple(attempt.number for attempt in lost)
     reasons = {attempt.number: attempt.reason for attempt in lost}
+    gone = lost_events(run)
     if not attempts or run.state != RunState.RUNNING or attempts[-1].state != Attempt.State.LIVE:
-        return Vitals(lost=deaths, reasons=reasons)
+        return Vitals(lost=deaths, reasons=reasons, lost_events=gone)
     now = timezone.now()
     heard = attempts[-1].heartbeat_at or attempts[-1].created_at
     silent = (now - heard).total_seconds()
@@ -192,4 +196,4 @@ def _vitals(run: Run) -> Vitals:
     since = max(begun, latest.last_time if latest else 0.0)
     usual = (latest.last_time - begun) / max(latest.count, 1) if latest and latest.last_time > begun else None
     idle = max(0.0, now.timestamp() - since) if silent < HEARD else None
-    return Vitals(silent, idle, usual, deaths, reasons)
+    return Vitals(silent, idle, usual, deaths, reasons, gone)

@@ -233,6 +233,13 @@ def dead_worker(seen: HealthInputs, rule: config.DeadWorker) -> Iterator[Found]:
         yield Found(f"attempt {number}", title, seen.step, seen.step, figures, ())
 
 
+def lost_events(seen: HealthInputs, rule: config.LostEvents) -> Iterator[Found]:
+    """Fires if the run's programs could neither write nor deliver some of their events."""
+    if count := seen.vitals.lost_events:
+        title = f"{count:,} events of this run are lost, because its disk was full"
+        yield Found("disk", title, seen.step, seen.step, {"lost events": count}, ())
+
+
 def _tokens_per_episode(seen: HealthInputs) -> SeriesTail:
     """Return differences of the two counters, at the steps that have both."""
     tokens, episodes = seen.one("progress/tokens"), seen.one("progress/episodes")
@@ -352,6 +359,11 @@ RULES: dict[str, Rule] = {
         "A process was killed (often for memory), or its machine or the network failed.",
         "Read the end of the logs; give the run more memory or smaller batches. "
         "It continues automatically from its last checkpoint while it has attempts left.",
+    ),
+    "lost_events": Rule(
+        lost_events,
+        "The disk of the run's folder was full, and the server did not take the events in time that were kept in memory.",
+        "Free space on that disk. Values and transcripts are missing from then on; repeat the run if you need them.",
     ),
     "not_a_number": Rule(
         not_a_number,

@@ -23,7 +23,7 @@ from webapp.quotas.services import storage_held
 from webapp.runs.lifecycle import run_announce, run_locked, run_reason_set
 from webapp.runs.logs import log_lines_store, server_says
 from webapp.runs.models import Attempt, Run
-from webapp.runs.selectors import attempts_from
+from webapp.runs.selectors import LOST_EVENTS, attempts_from, facts_add, facts_of
 from webapp.scheduling.attempts import command_for, is_at_work, status_apply
 from webapp.scheduling.client_runs import QUIET, client_run_revive
 from webapp.timeline import services as timeline
@@ -149,6 +149,7 @@ def _store_fresh(
         run.event_count += len(fresh)
         producer.acknowledged += len(fresh)
         _store(run, attempt, fresh)
+        _lost_note(run, producer, fresh)
         if leads:
             _progress_note(run, attempt, fresh, newest=newest)
         else:
@@ -216,6 +217,16 @@ def _failure_note(run: Run, producer: Producer, events: list[AnyEvent]) -> None:
         if isinstance(event, StatusEvent) and event.state == "failed":
             name = f"The program {producer.role!r}" if producer.role else "Another program"
             server_says(run, producer.attempt, f"{name} of this run failed: {event.message}", "error")
+
+
+def _lost_note(run: Run, producer: Producer, events: list[AnyEvent]) -> None:
+    """Keep the number of events that a producer has lost on a full disk among the run's facts, for its health."""
+    lost = max((event.lost for event in events if isinstance(event, HeartbeatEvent)), default=0)
+    if lost:
+        earlier = facts_of(run).get(LOST_EVENTS)
+        counts = (earlier if isinstance(earlier, dict) else {}) | {producer.producer: lost}
+        facts_add(run, producer.attempt, {LOST_EVENTS: counts})
+        run.save(update_fields=["facts"])
 
 
 def _progress_note(run: Run, attempt: Attempt, events: list[AnyEvent], *, newest: bool) -> None:

@@ -28,6 +28,8 @@ from workers.telemetry.limits import MAX_DATA
 LARGEST = MAX_DATA * 2
 """Maximum number of characters of facts that are read whole: PostgreSQL's text format adds blanks."""
 LARGEST_PART, MOST_PARTS = 16 << 10, 16
+LOST_EVENTS = "lost_events"
+"""Fact: number of events that are lost on a full disk, by producer."""
 """Maximum size and number of the parts shown of facts that are too large."""
 _SIZED = "SELECT length(facts::text), CASE WHEN length(facts::text) <= %s THEN facts::text END FROM runs_run WHERE id = %s"
 _PARTS = """
@@ -51,6 +53,12 @@ def facts_of(run: Run) -> dict[str, Any]:
         database.execute(_PARTS, [run.pk, LARGEST_PART, MOST_PARTS])
         parts = {key: orjson.loads(value) for key, value in database.fetchall()}
     return parts | {"cut": f"{size} characters are stored; parts of more than {LARGEST_PART} are omitted"}
+
+
+def lost_events(run: Run) -> int:
+    """Return the number of events that the run's programs have lost on a full disk."""
+    counts = Run.objects.filter(pk=run.pk).values_list(f"facts__{LOST_EVENTS}", flat=True).first()
+    return sum(counts.values()) if isinstance(counts, dict) else 0
 
 
 def packages_of(run: Run) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from workers.reporting.encoding import encode
 from workers.storage.folders import RunFolder
 from workers.telemetry.delivery import HttpChannel, SpoolUploader, Undelivered
 from workers.telemetry.limits import MAX_MEDIA, MAX_METRICS, MAX_TEXT
-from workers.telemetry.spool import SpoolWriter
+from workers.telemetry.spool import MAX_KEPT, KeptLines, SpoolWriter
 
 logger = logging.getLogger(__name__)
 FIRST_PAUSE = 0.5
@@ -38,14 +38,18 @@ HEARTBEAT_SECONDS = 5.0
 """Seconds between heartbeats."""
 PROGRESS_SECONDS = 1.0
 """Seconds between heartbeats after a completed iteration, for the progress bar."""
+LOST_SECONDS = 10.0
+"""Seconds between two reports of lost events."""
+FINAL = ("finished", "stopped", "paused", "failed")
 _CLIPPED = {"title": 200, "outcome": 200, "task": 200, "error": MAX_TEXT}
 
 
 class Reporter:
     """The reporter of one attempt. Methods may be called from any thread and never wait for the network.
 
-    A full disk raises nothing: events that cannot be written are counted in `lost` and reported in the log. Methods raise
-    TypeError for objects that are not data.
+    A full disk raises nothing: events are kept in memory, up to MAX_KEPT bytes, and sent from there. Those that do not fit are
+    counted in `lost`, in the log, on the run's page and in the message of its end. Methods raise TypeError for objects that are not
+    data.
 
     Without `url` events stay on disk, to be delivered later (`troupe_client.reporting.sync`). The
     delivering thread calls `before` ahead of the first batch, and repeats it while it raises Undelivered.
@@ -64,14 +68,18 @@ class Reporter:
         self.iteration = 0
         """Completed iterations, sent with heartbeats; set by the driver and by `status`."""
         self.lost = 0
-        """Events that could not be written to disk."""
+        """Events for which neither the disk nor the memory had room; heartbeats do not count."""
+        self.kept = KeptLines()
+        """After `close`: the events that are not on disk. The server may not have stored them."""
         self._head = (
             orjson.dumps({"run": run, "attempt": attempt, "producer": self.producer})[:-1] + b',"seq":'
         )
-        self._spool = SpoolWriter(folder.spool(attempt) / f"{self.producer}.jsonl")
-        self._shipping = Shipping(self._spool.path, url, token, before) if url else None
+        self._spool = SpoolWriter(folder.spool(attempt) / f"{self.producer}.jsonl", MAX_KEPT)
+        self._shipping = Shipping(self._spool, url, token, before) if url else None
         self._steps = 0
         self._unreported = 0
+        self._report_after = 0.0
+        self._is_full = False
         self._wake = Event()
         self._closing = Event()
         self._close_lock = Lock()
@@ -100,7 +108,7 @@ class Reporter:
 
     @property
     def seq(self) -> int:
-        """Seq of the last event on disk."""
+        """Seq of the last event."""
         return self._spool.seq
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
@@ -165,8 +173,11 @@ class Reporter:
         facts: Mapping[str, Any] | None = None,
         remedy: str = "",
     ) -> None:
-        """Report the driver's state and deliver it immediately."""
+        """Report the driver's state and deliver it immediately. The message of an end names the number of lost events."""
         self.iteration = iteration
+        if state in FINAL and self.lost:
+            self._report_lost(always=True)
+            message = f"{message} {_words(self.lost)}.".lstrip()
         fields = {
             "state": state,
             "iteration": iteration,
@@ -175,14 +186,14 @@ class Reporter:
         }
         if remedy:
             fields["remedy"] = remedy[:MAX_TEXT]
-        self._append({"type": "status", **fields})
+        self._append({"type": "status", **fields}, always=True)
         self._wake.set()
 
     def close(self, timeout: float = 30.0, patience: float = inf) -> bool:
         """Deliver pending events for at most `timeout` seconds, then refuse further events.
 
-        `patience`: seconds after which it gives up if the server is away. Returns whether the server has stored
-        all events.
+        `patience`: seconds after which it gives up if the server is away. Returns whether no event is lost, and the server has
+        stored all; without `url`, the disk.
         """
         with self._close_lock:
             if not self._closing.is_set():
@@ -190,8 +201,9 @@ class Reporter:
                 self._closing.set()
                 self._wake.set()
                 self._wait(self._deadline + min(1.0, timeout / 10), patience)
-                self._spool.close()
-        return self.has_stored(self.seq)
+                self.kept = self._spool.close()
+        on_disk = self._shipping is not None or not self.kept.lines
+        return self.has_stored(self.seq) and on_disk and not self.lost
 
     def _wait(self, until: float, patience: float) -> None:
         """Wait for the thread until a time (monotonic seconds); only `patience` seconds if the server is away."""
@@ -202,31 +214,41 @@ class Reporter:
                 return
             self._thread.join(0.05)
 
-    def _append(self, event: dict[str, Any]) -> None:
+    def _append(self, event: dict[str, Any], *, always: bool = False) -> None:
+        """Write an event. `always`: in memory, it exceeds the bound."""
         event["time"] = time.time()
         tail = b"," + encode(event)[1:] + b"\n"
         try:
-            self._spool.append(self._head, tail)
+            self._spool.append(self._head, tail, always=always)
         except OSError as error:
-            self.lost += 1
-            self._unreported += 1
-            if self._unreported == 1:
-                logger.error("A %s event could not be written to the spool: %s", event["type"], error)
+            if event["type"] != "heartbeat":
+                self.lost += 1
+                self._unreported += 1
+                if self.lost == 1:
+                    logger.error("A %s event is lost: %s", event["type"], error)
             return
-        if self._unreported and event["type"] != "log":
+        if self._spool.is_full != self._is_full:
+            self._note_disk()
+        if self._unreported and not always:
             self._report_lost()
 
-    def _report_lost(self) -> None:
-        """Write the number of lost events to the log.
+    def _note_disk(self) -> None:
+        self._is_full = self._spool.is_full
+        if self._is_full:
+            text = "The disk of %s takes no events; up to %d MiB of them are kept in memory until it does"
+            logger.error(text, self._spool.path.parent, MAX_KEPT >> 20)
+        else:
+            logger.warning("The disk of %s takes events again", self._spool.path.parent)
 
-        The count is reset only when this line is on disk: on a nearly full disk, smaller events may fit and this line not.
-        """
-        count = self._unreported
-        message = f"{count} events could not be written to disk and are lost"
-        before = self.lost
-        self.log("error", "reporting", message)
-        if self.lost == before:
-            self._unreported -= count
+    def _report_lost(self, *, always: bool = False) -> None:
+        """Report the number of lost events, in the log and to the run's page; at most every LOST_SECONDS, unless `always`."""
+        if not self._unreported or (not always and time.monotonic() < self._report_after):
+            return
+        self._report_after = time.monotonic() + LOST_SECONDS
+        count, self._unreported = self._unreported, 0
+        line = {"type": "log", "level": "error", "source": "reporting", "message": _words(count)}
+        self._append(line, always=True)
+        self._append({"type": "heartbeat", "iteration": self.iteration, "lost": self.lost}, always=True)
 
     def _work(self) -> None:
         """Send heartbeats and batches; runs in the thread."""
@@ -239,7 +261,7 @@ class Reporter:
             if now - last >= wait:
                 last, reported = now, self.iteration
                 self._append({"type": "heartbeat", "iteration": reported})
-            due = woken or self._steps <= SMALL_BATCH or now - shipped >= BATCH_SECONDS
+            due = woken or self._steps <= SMALL_BATCH or self._is_full or now - shipped >= BATCH_SECONDS
             if self._shipping and due:
                 shipped, self._steps = now, 0
                 self._shipping.ship()
@@ -248,10 +270,16 @@ class Reporter:
             self._shipping.close()
 
 
+def _words(lost: int) -> str:
+    return f"{lost:,} events are lost: the disk of the run's folder was full, and so was the memory for them"
+
+
 class Shipping:
     """The delivering part of a reporter. Only its thread calls it; `command` and `acknowledged` may be read by others."""
 
-    def __init__(self, spool: Path, url: str, token: str, before: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, spool: SpoolWriter, url: str, token: str, before: Callable[[], None] | None = None
+    ) -> None:
         self._spool, self._url, self._token = spool, url, token
         self._before = before
         self._uploader: SpoolUploader | None = None
@@ -292,7 +320,8 @@ class Shipping:
                 self._before()
                 self._before = None
             if self._uploader is None:
-                self._uploader = SpoolUploader(self._spool, HttpChannel(self._url, self._token))
+                channel = HttpChannel(self._url, self._token)
+                self._uploader = SpoolUploader(self._spool.path, channel, self._spool)
             more = self._uploader.step()
         except Undelivered as error:
             self.command = (self._uploader and self._uploader.command) or self.command
@@ -312,4 +341,5 @@ class Shipping:
         self._not_before = time.monotonic() + self._pause * random.uniform(0.5, 1.5)
         if time.monotonic() - self._last_warning >= WARNING_SECONDS:
             self._last_warning = time.monotonic()
-            logger.warning("Events stay on disk until the server accepts them; none is lost: %s", reason)
+            where = "in memory, because the disk is full," if self._spool.is_full else "on disk"
+            logger.warning("Events stay %s until the server accepts them: %s", where, reason)

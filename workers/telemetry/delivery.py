@@ -7,7 +7,9 @@ expected seq; it acknowledges stored events again. An event that the server reje
 
 import logging
 import os
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -15,11 +17,12 @@ from urllib.parse import urlsplit
 import orjson
 import zstandard
 
-from workers.telemetry.spool import SpoolBatch, SpoolReader
+from workers.telemetry.spool import Rest, SpoolBatch, SpoolReader
 
 MAX_BYTES = 1 << 20
 """Maximum bytes of a batch before compression; the server accepts 32 MiB."""
 MAX_LINES = 5000
+ABSENT = "This event was sent from memory while the disk was full; no copy of it was kept."
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -84,10 +87,14 @@ class HttpChannel:
 
 
 class SpoolUploader:
-    """Delivers one spool file."""
+    """Delivers one spool file, then the lines of `rest`, which the disk has not taken.
 
-    def __init__(self, spool: Path, channel: UploadChannel) -> None:
-        self.reader = SpoolReader(spool)
+    A full disk does not stop it: without the number of the last acknowledged event, events are only sent again later.
+    """
+
+    def __init__(self, spool: Path, channel: UploadChannel, rest: Rest | None = None) -> None:
+        self.reader = SpoolReader(spool, rest)
+        self._rest = rest
         self.channel = channel
         self.acknowledged = 0
         self.command: str | None = None
@@ -153,46 +160,54 @@ class SpoolUploader:
     def _set_aside(self, seq: int, batch: SpoolBatch, errors: Any) -> None:
         line = batch.data.split(b"\n")[seq - batch.first]
         text = line.decode("utf-8", "replace")
-        with self._rejected_file.open("ab") as file:
-            file.write(orjson.dumps({"seq": seq, "errors": errors, "event": text}) + b"\n")
-        self.rejected[seq] = self._replacement(seq, line, errors, text)
-
-    def _replacement(self, seq: int, line: bytes, errors: Any, text: str) -> bytes:
-        """A log event that replaces the rejected one."""
-        event = _object(line)
-        kind = event.get("type", "unreadable")
+        try:
+            with self._rejected_file.open("ab") as file:
+                file.write(orjson.dumps({"seq": seq, "errors": errors, "event": text}) + b"\n")
+            where = f"it is kept in {self._rejected_file.name}"
+        except OSError as error:
+            where = f"it is lost, because it could not be kept: {error}"
+        kind = _object(line).get("type", "unreadable")
         details = orjson.dumps(errors).decode()[:2000]
-        message = f"The server refused a {kind} event; it is kept in {self._rejected_file.name}. {details}"
-        envelope = self._envelope()
-        fields = {"seq": seq, "type": "log", "level": "error", "source": "reporting", "message": message}
-        return orjson.dumps(envelope | fields)
+        message = f"The server refused a {kind} event; {where}. {details}"
+        self.rejected[seq] = self._replacement(seq, batch, "error", message)
 
-    def _envelope(self) -> dict[str, Any]:
-        """Run, attempt, producer and time of the spool's first readable event."""
+    def _replacement(self, seq: int, batch: SpoolBatch, level: str, message: str) -> bytes:
+        """A log event that replaces another one."""
+        fields = {"seq": seq, "type": "log", "level": level, "source": "reporting", "message": message}
+        return orjson.dumps(self._envelope(batch) | fields)
+
+    def _envelope(self, batch: SpoolBatch) -> dict[str, Any]:
+        """Run, attempt, producer and time of the first readable event of the spool, or of the batch if the spool has none."""
         with self.reader.path.open("rb") as file:
-            events = (_object(line) for line in file)
+            events = (_object(line) for line in chain(file, batch.data.split(b"\n")))
             first = next((event for event in events if "producer" in event), {})
         return {key: first.get(key) for key in ("run", "attempt", "producer", "time")}
 
     def _content(self, batch: SpoolBatch) -> bytes:
-        """The batch, with replacements for rejected lines."""
+        """The batch, with replacements for rejected lines, and for empty ones, which were sent from memory."""
         refused = [seq for seq in self.rejected if batch.first <= seq <= batch.last]
-        if not refused:
+        has_empty = b"\n\n" in batch.data or batch.data.startswith(b"\n")
+        if not refused and not has_empty:
             return batch.data
         lines = batch.data.split(b"\n")
         for seq in refused:
             lines[seq - batch.first] = self.rejected[seq]
+        for number in range(batch.count if has_empty else 0):
+            lines[number] = lines[number] or self._replacement(batch.first + number, batch, "debug", ABSENT)
         return b"\n".join(lines)
 
     def _remember(self, last: int) -> None:
         self.acknowledged = last
+        if self._rest:
+            self._rest.drop(last)
         for seq in [seq for seq in self.rejected if seq <= last]:
             del self.rejected[seq]
         temporary = self._ack_file.with_suffix(
             f".ack.{os.getpid()}"
         )  # a sync may run in addition to the live run
-        temporary.write_text(str(last))
-        temporary.replace(self._ack_file)
+        with suppress(OSError):
+            temporary.write_text(str(last))
+            temporary.replace(self._ack_file)
 
     def _recall(self) -> None:
         """Continue after the acknowledged events; if the file is unreadable, they are only sent again."""

@@ -432,6 +432,8 @@ class HeartbeatEvent(Event):
 
     type: Literal["heartbeat"]
     iteration: Int32
+    lost: Size = 0
+    """Events of the producer that are lost, because its disk was full; sent when there are new ones."""
 
 
 AnyEvent = Annotated[

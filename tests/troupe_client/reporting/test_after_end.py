@@ -14,6 +14,7 @@ import pytest
 import troupe
 from tests.workers.reporting.conftest import Ingest
 from troupe_client.reporting.after_end import SILENT, spool_end
+from troupe_client.reporting.sync import ship_rest
 from workers.reporting.reporter import Reporter
 from workers.storage.folders import RunFolder
 
@@ -64,6 +65,25 @@ def test_end_without_word_is_reported(ingest: Ingest, url: str, tmp_path: Path, 
     end = end_of(ingest)
     assert (end["state"], end["message"]) == ("failed", SILENT)
     assert {"loss": 1.0} in [event.get("values") for event in ingest.events()]
+
+
+def test_the_end_is_reported_behind_what_a_full_disk_has_not_taken(
+    ingest: Ingest, url: str, tmp_path: Path
+) -> None:
+    """The server has events from the memory of the killed program; the disk has one of them, and takes no end."""
+    reporter = Reporter(RunFolder(tmp_path), "abcdefgh23", 1, url, "secret")
+    reporter.status("running", 0)
+    for step in range(5):
+        reporter.metrics(step, {"loss": 1.0})
+    assert reporter.close()
+    lines = reporter.spool.read_bytes().splitlines(keepends=True)
+    reporter.spool.write_bytes(lines[0])
+    reporter.spool.with_suffix(".ack").unlink()
+    end = spool_end(reporter.spool)
+    reporter.spool.write_bytes(lines[0])
+    ship_rest(reporter.spool, (end,), url, "secret")
+    assert [event["seq"] for event in ingest.events()] == list(range(1, 8))
+    assert ingest.events()[-1]["message"] == SILENT
 
 
 @pytest.mark.slow

@@ -61,6 +61,7 @@ ILL = {
     "length_hacking": tokens(ramp(100, 300), [0.5] * 40),
     "stalled_phase": seen(idle=400.0, usual=5.0, silent=1.0),
     "dead_worker": seen(silent=100.0),
+    "lost_events": seen(lost_events=3),
     "not_a_number": shown({"policy/a/loss": [0.1] * 10 + [NAN]}),
 }
 WELL = {
@@ -103,6 +104,7 @@ WELL = {
     "length_hacking": [tokens(ramp(100, 300), ramp(0.3, 0.8)), tokens([100.0] * 40, [0.5] * 40)],
     "stalled_phase": [seen(idle=200.0, usual=5.0), seen(idle=400.0, usual=60.0), seen(silent=100.0)],
     "dead_worker": [seen(silent=10.0), seen(idle=400.0, usual=60.0)],
+    "lost_events": [seen(lost_events=0)],
     "not_a_number": [shown({"policy/a/loss": [0.1] * 10}), shown({"policy/a/loss": [NAN] + [0.1] * 60})],
 }
 

@@ -22,6 +22,7 @@ from webapp.ingest.views import check_token
 from webapp.metrics.models import Block
 from webapp.metrics.selectors import series_read
 from webapp.runs.models import Attempt, LogLine, Run
+from webapp.runs.selectors import lost_events
 
 Make = Callable[..., dict[str, Any]]
 Send = Callable[..., Any]
@@ -55,6 +56,15 @@ class TestOrder:
         words = [query["sql"].split(None, 2)[:2] for query in queries.captured_queries]
         stored = [first for first, *_ in words if first not in ("SAVEPOINT", "RELEASE", "BEGIN", "COMMIT")]
         assert stored == ["SELECT"] * 6 + ["INSERT", "UPDATE", "WITH"], words
+
+    def test_the_lost_events_of_each_producer_are_a_fact_of_the_run(
+        self, run: Run, event: Make, send: Send
+    ) -> None:
+        beat = {"type": "heartbeat", "iteration": 1}
+        send(event(1, **beat, lost=2), event(2, **beat), event(3, **beat, lost=5))
+        send(event(1, **beat, lost=1, producer="p2"))
+        send(event(4, **beat))
+        assert lost_events(run) == 6
 
     def test_what_was_stored_is_acknowledged_and_not_stored_again(
         self, run: Run, event: Make, send: Send

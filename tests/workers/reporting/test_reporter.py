@@ -19,6 +19,7 @@ from troupe_client.reporting.sync import ship_spool, undelivered
 from workers.reporting import reporter as reporter_module
 from workers.reporting.reporter import Reporter
 from workers.storage.folders import RunFolder
+from workers.telemetry import spool as spool_module
 from workers.telemetry.events import AnyEvent
 
 EVENTS: TypeAdapter[Any] = TypeAdapter(AnyEvent)
@@ -57,30 +58,89 @@ def test_many_metrics_of_a_step_become_several_events(tmp_path: Path) -> None:
     assert {event.step for event in sent} == {7}
 
 
-def test_the_reported_number_of_lost_events_is_complete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+class Disk:
+    """The disk under a spool, which can be full."""
+
+    def __init__(self, reporter: Reporter, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_full = False
+        file, write = reporter._spool._file, os.write
+
+        def on_disk(number: int, data: bytes) -> int:
+            if number == file and self.is_full:
+                raise OSError(28, "No space left on device")
+            return write(number, data)
+
+        monkeypatch.setattr(os, "write", on_disk)
+        monkeypatch.setattr(spool_module, "RETRY_SECONDS", 0.0)
+
+
+def steps_of(events: list[dict[str, Any]]) -> list[int]:
+    return [event["step"] for event in events if event["type"] == "metrics"]
+
+
+def test_events_that_a_full_disk_does_not_take_are_sent_from_memory(
+    tmp_path: Path, url: str, ingest: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Small events fit on a nearly full disk, and the line that tells of the lost ones does not."""
-    reporter = make(tmp_path)
-    append, room = reporter._spool.append, 0
+    reporter = make(tmp_path, url)
+    disk = Disk(reporter, monkeypatch)
+    for step in range(90):
+        disk.is_full = 20 <= step < 60
+        reporter.metrics(step, {"a": step})
+        if step == 50:  # some of those in memory are stored, and gone, before the disk has room again
+            until(lambda: reporter.acknowledged == reporter.seq)
+    disk.is_full = True  # for the end, too
+    reporter.status("finished", 90)
+    assert reporter.close()
+    assert steps_of(ingest.events()) == list(range(90))
+    assert ingest.events()[-1]["state"] == "finished"
+    (spool,) = tmp_path.glob("attempt-1/spool/*.jsonl")
+    lines = spool.read_bytes().split(b"\n")[:-1]
+    assert [json.loads(line)["seq"] for line in lines if line] == [
+        number for number, line in enumerate(lines, 1) if line
+    ]
+    assert b"" in lines
+    ingest.stored.clear()  # as a database put back from a dump; the spool still delivers what it has
+    spool.with_suffix(".ack").unlink()
+    ship_spool(tmp_path, url, "secret")
+    found = ingest.events()
+    assert [event["seq"] for event in found] == list(range(1, len(lines) + 1))
+    assert {*range(20), *range(60, 90)} <= set(steps_of(found))
 
-    def full(head: bytes, tail: bytes) -> None:
-        if len(tail) > room:
-            raise OSError(28, "No space left on device")
-        append(head, tail)
 
-    monkeypatch.setattr(reporter._spool, "append", full)
-    for step in range(20):
-        reporter.metrics(step, {"a": 1.0})
-    room = 90
-    for step in range(20):
-        reporter.metrics(step, {"a": 1.0})
-        reporter.metrics(step, {"a" * 100: 1.0})
-    room = 1 << 20
-    reporter.metrics(50, {"a": 1.0})
-    reporter.close()
-    told = [int(event["message"].split()[0]) for event in on_disk(tmp_path) if event["type"] == "log"]
-    assert sum(told) == reporter.lost > 40
+def test_lost_events_are_counted_and_the_end_says_so(
+    tmp_path: Path, url: str, ingest: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ingest.down_with = 503
+    monkeypatch.setattr(reporter_module, "MAX_KEPT", 2000)
+    reporter = make(tmp_path, url)
+    disk = Disk(reporter, monkeypatch)
+    disk.is_full = True
+    for step in range(100):
+        reporter.metrics(step, {"a": step})
+    reporter.status("finished", 100)  # has room beyond the bound
+    ingest.down_with = 0
+    assert not reporter.close()
+    events = [EVENTS.validate_python(event) for event in ingest.events()]
+    assert reporter.lost > 50
+    assert len(steps_of(ingest.events())) == 100 - reporter.lost
+    told = [int(event.message.split()[0]) for event in events if event.type == "log"]
+    assert sum(told) == reporter.lost
+    assert max(event.lost for event in events if event.type == "heartbeat") == reporter.lost
+    assert events[-1].state == "finished"
+    assert events[-1].message.startswith(f"{reporter.lost} events are lost")
+
+
+def test_an_acknowledgement_that_cannot_be_kept_is_no_failure(
+    tmp_path: Path, url: str, ingest: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    reporter = make(tmp_path, url)
+    reporter.metrics(1, {"a": 1.0})
+    assert reporter.close()
+    assert not caplog.records
 
 
 def test_every_kind_of_event_validates(tmp_path: Path) -> None:
@@ -267,25 +327,6 @@ def test_heartbeats_are_sent_without_other_events(
     until(lambda: any(event["type"] == "heartbeat" for event in ingest.events()))
     reporter.close()
     assert {event["iteration"] for event in ingest.events()} == {3}
-
-
-def test_events_lost_on_a_full_disk_are_counted_and_reported(tmp_path: Path) -> None:
-    reporter = make(tmp_path)
-    reporter.metrics(1, {"a": 1})
-    file = reporter._spool._file
-    full = os.open("/dev/full", os.O_WRONLY)
-    reporter._spool._file = full
-    reporter.metrics(2, {"a": 2})
-    reporter.metrics(3, {"a": 3})
-    reporter._spool._file = file
-    os.close(full)
-    reporter.metrics(4, {"a": 4})
-    reporter.close()
-    assert reporter.lost == 2
-    events = on_disk(tmp_path)
-    assert [event["seq"] for event in events] == [1, 2, 3]
-    assert [event.get("step") for event in events] == [1, 4, None]
-    assert "2 events" in events[2]["message"]
 
 
 CHILD = """
