@@ -17,8 +17,9 @@ import orjson
 
 from training_core.errors import TroupeError
 from troupe_client.bundles.writing import COLUMNS, DATA, FORMAT
+from troupe_client.reporting.config_values import config_json
 from troupe_client.reporting.importing import deliver, stable_id
-from troupe_client.reporting.opening import begin
+from troupe_client.reporting.opening import begin, within_limits
 from troupe_client.server_api import Server, ServerFailure
 from workers.reporting.encoding import encode
 from workers.telemetry.limits import MAX_METRICS
@@ -89,7 +90,7 @@ def _facts(run: Mapping[str, Any]) -> dict[str, Any]:
         "name": run["name"],
         "tags": run["tags"],
         "steps": run["iterations"],
-        "config": config.get("client", config),
+        "config": config_json(config.get("client", config)),
         "team": {role: section["policy"] for role, section in config["team"]["roles"].items()},
         "algorithm": config["algorithm"]["type"],
         "environment": config["environment"]["type"],
@@ -100,11 +101,11 @@ def _begun(server: Server, request: dict[str, Any], config: Mapping[str, Any]) -
     """Begin an attempt and return its number. A config of another version of Troupe becomes that of a custom program."""
     if "client" not in config:
         try:
-            return begin(server, request | {"resolved": config}).attempt
+            return begin(server, within_limits(request) | {"resolved": config_json(config)}).attempt
         except ServerFailure as error:
             if not error.fields:
                 raise
-    return begin(server, request).attempt
+    return begin(server, within_limits(request)).attempt
 
 
 def _points(metrics: Mapping[str, Mapping[str, Sequence[Any]]]) -> dict[int, list[Event]]:

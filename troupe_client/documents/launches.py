@@ -6,18 +6,25 @@ from typing import Annotated, Any, Self
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from troupe_client.documents.base import Body, Document
+from troupe_client.documents.descriptions import (
+    LARGEST_STEP,
+    MAX_NAME,
+    MAX_NOTES,
+    MAX_TAGS,
+    MAX_TEAM,
+    MAX_WORD,
+)
 from troupe_client.documents.runs import RunSummary
 
-LONGEST_STEP = 2**31 - 1
 Overrides = Annotated[
     dict[str, Any], Field(description="Dotted field paths of the config to values, e.g. run.seed.")
 ]
 Provenance = Annotated[
     dict[str, Any], Field(description="Command, machine and repositories of the launching program.")
 ]
-Name = Annotated[str, StringConstraints(strip_whitespace=True, max_length=120)]
-Tag = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=60)]
-Tags = Annotated[list[Tag], Field(max_length=20)]
+Name = Annotated[str, StringConstraints(strip_whitespace=True, max_length=MAX_NAME)]
+Tag = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_WORD)]
+Tags = Annotated[list[Tag], Field(max_length=MAX_TAGS)]
 
 
 class ConfigBody(Body):
@@ -90,23 +97,23 @@ class ClientRunBody(Body):
     )
     project: str = Field("", description="Slug; default: the caller's oldest project.")
     name: Name = ""
-    group: str = Field("", max_length=60, description="Becomes a tag, `group:NAME`.")
-    tags: list[str] = Field([], max_length=20)
-    notes: str = Field("", max_length=4000)
+    group: str = Field("", max_length=MAX_WORD, description="Becomes a tag, `group:NAME`.")
+    tags: list[str] = Field([], max_length=MAX_TAGS)
+    notes: str = Field("", max_length=MAX_NOTES)
     config: dict[str, Any] = Field({}, description="Arbitrary; shown and searchable under `client`.")
     resolved: dict[str, Any] | None = Field(
         None,
         description="The complete config of an imported run, in place of one that is made of these fields.",
     )
-    team: dict[str, str] = Field({}, max_length=64, description="Role to policy.")
-    algorithm: str = Field("external", max_length=60)
-    environment: str = Field("external", max_length=60)
+    team: dict[str, str] = Field({}, max_length=MAX_TEAM, description="Role to policy.")
+    algorithm: str = Field("external", max_length=MAX_WORD)
+    environment: str = Field("external", max_length=MAX_WORD)
     role: str = Field(
         "",
         max_length=60,
         description="The program's part, if several programs report to one run; empty: the main program.",
     )
-    steps: int = Field(0, ge=0, le=LONGEST_STEP, description="Total steps, for progress; 0: unknown.")
+    steps: int = Field(0, ge=0, le=LARGEST_STEP, description="Total steps, for progress; 0: unknown.")
     headline: list[str] = Field(
         [], description="Metrics that the overview shows first; empty: by their names."
     )
@@ -114,7 +121,7 @@ class ClientRunBody(Body):
     first_step: int | None = Field(
         None,
         ge=0,
-        le=LONGEST_STEP,
+        le=LARGEST_STEP,
         description="First step of a program that resumes earlier than after the last step.",
     )
     provenance: dict[str, Any] = Field({}, description="Command, machine and repositories of the program.")

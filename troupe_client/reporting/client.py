@@ -15,6 +15,7 @@ from threading import Lock
 from typing import Any, Literal, TypedDict, Unpack
 
 from training_core.errors import TroupeError
+from troupe_client.documents.descriptions import LARGEST_STEP
 from troupe_client.reporting.after_end import AfterEnd
 from troupe_client.reporting.artifacts import (
     Rows,
@@ -29,7 +30,15 @@ from troupe_client.reporting.config_values import config_json
 from troupe_client.reporting.episodes import Message, episode_fields, turns_of
 from troupe_client.reporting.media import Media, Table
 from troupe_client.reporting.notebook import LiveCharts, notebook_show
-from troupe_client.reporting.opening import ALPHABET, OpenedRun, begin, data_folder, new_id, request_run
+from troupe_client.reporting.opening import (
+    ALPHABET,
+    OpenedRun,
+    begin,
+    data_folder,
+    new_id,
+    request_run,
+    within_limits,
+)
 from troupe_client.reporting.scalars import Scalars
 from troupe_client.server_api import Server, ServerAway, run_path
 from workers.provenance.collecting import program_provenance
@@ -46,7 +55,17 @@ STOP = ("stop", "pause")
 """Commands of people; others, such as that of a newer attempt, do not end a program."""
 
 
-LARGEST = 2**31 - 1
+def whole_step(step: Any) -> int:
+    """Return a step as an integer of 64 bits. Raises ValueError for anything else."""
+    try:
+        whole = int(step)
+    except (OverflowError, TypeError, ValueError):
+        whole = LARGEST_STEP + 1
+    if abs(whole) > LARGEST_STEP:
+        raise ValueError(
+            f"the step {step!r:.80} is not a whole number below 2^63; count steps, or omit `step`"
+        )
+    return whole
 
 
 class Progress:
@@ -74,7 +93,7 @@ class Progress:
         if self._total and step == self._total:
             done = min(done, self._total)
         before = self.completed if self._logged else 0
-        self.completed = min(max(done, before, 0), LARGEST)
+        self.completed = min(max(done, before, 0), LARGEST_STEP)
         self._last = max(step, self._last)
         self._logged = True
         return self.completed
@@ -138,13 +157,14 @@ class ClientRun:
     def log(self, values: Mapping[str, Any], step: int | None = None, *, commit: bool = True) -> None:
         """Report scalars and media of one step; mappings may be nested. Without `step` the step counts up; `commit=False` keeps it.
 
-        Other values are left out with a warning. Raises RuntimeError after `finish` or in a forked child.
+        Other values are left out with a warning. Raises RuntimeError after `finish` or in a forked child, and ValueError for a step
+        that is not a number of 64 bits.
         """
         reporter = self._open()
         media: dict[str, list[Media]] = {}
         flat = self._scalars.flat(values, media)
         with self._lock:
-            at = self.step if step is None else int(step)
+            at = self.step if step is None else whole_step(step)
             self.step = at + commit
             completed = self._progress.note(at, committed=commit)
         if reporter:
@@ -187,7 +207,7 @@ class ClientRun:
             raise TypeError("log_episode needs either `messages` or `turns`")
         if messages is not None:
             turns = turns_of(messages, role, policy or role, float(reward))
-        number = self.step if step is None else int(step)
+        number = self.step if step is None else whole_step(step)
         self._episodes += 1
         name = f"{facts.get('kind') or 'train'}-{number}-{self._producer}-{self._episodes}"
         fields = episode_fields(name, number, turns or (), facts)
@@ -211,6 +231,7 @@ class ClientRun:
             if self._request["role"]:
                 raise TroupeError("a program with a role has no config; call configure in the main program")
             self._request["config"] |= config_json(config)
+            self._request = within_limits(self._request)
             request_run(self.folder, self._request, online=self._server is not None)
 
     def should_stop(self) -> bool:
@@ -389,6 +410,7 @@ def run_begin(
         "provenance": program_provenance(),
         "nonce": secrets.token_hex(8),
     }
+    body = within_limits(body)
     opened = request_run(folder, body, online=chosen == "online")
     return _reporting(run_id, folder, body, opened)
 

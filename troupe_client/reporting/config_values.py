@@ -11,6 +11,7 @@ from math import isfinite
 from typing import Any
 
 from training_core.errors import TroupeError
+from troupe_client.documents.descriptions import CUT, MAX_LEVELS, storable
 from workers.reporting.encoding import word
 
 MAX_ELEMENTS = 1000
@@ -40,8 +41,8 @@ def _plain(value: Any, above: tuple[int, ...]) -> Any:
         value = value.value if isinstance(value.value, str | int | float) else value.name
     if value is None or isinstance(value, _SIMPLE):
         return _simple(value)
-    if id(value) in above:
-        return "..."
+    if id(value) in above or len(above) > MAX_LEVELS:
+        return CUT
     inside = (*above, id(value))
     if hasattr(value, "tolist"):
         return _array(value, inside)
@@ -132,4 +133,4 @@ def _described(value: Any) -> str:
 
 def _text(value: str) -> str:
     """Return a text that the database can store."""
-    return str(value).encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+    return storable(str(value))

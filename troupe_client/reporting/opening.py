@@ -1,6 +1,7 @@
 """Start a client run on the server, now or when the server answers again."""
 
 import json
+import logging
 import os
 import secrets
 from dataclasses import dataclass
@@ -8,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from training_core.errors import TroupeError
+from troupe_client.documents.descriptions import shortened
 from troupe_client.server_api import ROOT, Server, ServerAway, find_server, home
 
+logger = logging.getLogger("troupe")
 ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
 """Characters of run ids: no letters or digits that look alike."""
 REQUEST = "client.json"
@@ -45,6 +48,14 @@ class OpenedRun:
     """Completed steps."""
     steps: int = 0
     """Total number of steps; 0: unknown."""
+
+
+def within_limits(body: dict[str, Any]) -> dict[str, Any]:
+    """Return a request for a run with a description that the server takes; one line of the log says what is shortened."""
+    stored, cut = shortened(body)
+    if cut:
+        logger.warning("Shortened in the description of run %s: %s", body["id"], "; ".join(cut))
+    return stored
 
 
 def begin(server: Server, body: dict[str, Any]) -> OpenedRun:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from troupe_client.reporting.client import LARGEST, Progress
+from troupe_client.documents.descriptions import LARGEST_STEP
+from troupe_client.reporting.client import Progress
 
 
 @pytest.mark.parametrize(
@@ -16,7 +17,7 @@ from troupe_client.reporting.client import LARGEST, Progress
         ([5, 10, 15], 15, 15),
         ([0, 1, 2, 1], 0, 3),
         ([-3], 0, 0),
-        ([2**40], 0, LARGEST),
+        ([2**63 - 1], 0, LARGEST_STEP),
     ],
 )
 def test_steps_of_a_new_run(steps: range, total: int, completed: int) -> None:
