@@ -9,18 +9,26 @@ import json
 import logging
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from training_core.errors import TroupeError
-from troupe_client.reporting.importing import ImportedRun, files_within
+from troupe_client.reporting.importing import (
+    ImportedRun,
+    NeedsPackage,
+    Skipped,
+    files_within,
+    read_each,
+)
+from troupe_client.reporting.wandb_axes import Axes
 from troupe_client.reporting.wandb_values import (
     LEVELS,
     MARK,
     Values,
     config_of,
     crossing,
+    identity_of,
     summary_rest,
     tags_of,
 )
@@ -33,20 +41,44 @@ BLOCK = 32768
 PART = struct.Struct("<IHB")
 """Head of a part of a record: checksum, size, and whether it is the whole record, or its first, middle or last part."""
 WHOLE, LAST = 1, 4
-COUNTED = {"artifact", "output", "output_raw", "stats", "metric", "use_artifact"}
+COUNTED = {"artifact", "output", "output_raw", "stats", "use_artifact"}
 """Kinds of records that are not imported, and are counted."""
 
 
-def runs_of(path: Path) -> Iterator[ImportedRun]:
+def runs_of(path: Path, skipped: Skipped | None = None) -> Iterator[ImportedRun]:
     """Yield the runs of a file, or of the files below a folder. Those that `troupe.sync_wandb` has mirrored are left out.
 
-    Raises TroupeError without the package `wandb`, and for a file of another format.
+    The files of one run, which W&B has resumed, are its attempts. `skipped` receives the files that cannot be read, with the reasons.
+    Raises TroupeError without the package `wandb`.
     """
+    by_id: dict[str, list[Path]] = {}
     for file in files_within(path, path, "run-*.wandb") if path.is_dir() else [path]:
         if (mark := file.parent / MARK).exists():
             logger.warning("%s is not imported: run %s has mirrored it", file, mark.read_text())
-        elif (run := OfflineRun(file)).identity:
-            yield run.imported()
+        else:
+            by_id.setdefault(file.name, []).append(file)
+    for files in by_id.values():
+        parts: dict[str, list[ImportedRun]] = {}
+        for run in sorted(read_each(files, _part_of, skipped), key=lambda run: run.written):
+            parts.setdefault(run.identity, []).append(run)
+        for first, *later in parts.values():
+            for part in later:
+                first.config |= part.config
+            first.later, first.damage = (
+                later,
+                "; ".join(filter(None, (part.damage for part in [first, *later]))),
+            )
+            first.left_out = sum((part.left_out for part in later), first.left_out)
+            yield first
+
+
+def _part_of(file: Path) -> ImportedRun | None:
+    run = OfflineRun(file)
+    return run.imported() if run.identity else None
+
+
+class Damaged(Exception):
+    """A file is damaged; what precedes is read."""
 
 
 class OfflineRun:
@@ -54,6 +86,7 @@ class OfflineRun:
 
     def __init__(self, file: Path) -> None:
         self.identity = ""
+        self._axes = Axes()
         self._folder = file.parent / "files"
         self._facts: Any = None
         self._config: Values = {}
@@ -61,28 +94,36 @@ class OfflineRun:
         self._logged: Values = {}
         self._code: int | None = None
         self._run = ImportedRun("", "")
-        kinds = {
+        kinds: dict[str, Callable[[Any, Path], object]] = {
             "run": self._begin,
             "config": lambda config, _: update(self._config, config),
             "summary": lambda summary, _: update(self._summary, summary),
             "history": self._history,
             "alert": self._alert,
             "exit": self._exit,
+            "metric": lambda metric, _: self._axes.define(
+                metric.name or metric.glob_name, metric.step_metric
+            ),
         }
-        for record in records_of(file):
-            kind = record.WhichOneof("record_type")
-            if kind in kinds:
-                kinds[kind](getattr(record, kind), file)
-            elif kind in COUNTED:
-                self._run.left_out[f"record {kind}"] += 1
+        try:
+            for record in records_of(file):
+                kind = record.WhichOneof("record_type")
+                if kind in kinds:
+                    kinds[kind](getattr(record, kind), file)
+                elif kind in COUNTED:
+                    self._run.left_out[f"record {kind}"] += 1
+        except Damaged as error:
+            self._run.damage = f"{file} {error}"
+            logger.warning("%s", self._run.damage)
 
     def imported(self) -> ImportedRun:
         """The run, as far as the file has it. The summary is complete, and counts, at the end."""
         run, facts = self._run, self._facts
         run.identity, run.name, run.notes = self.identity, facts.display_name or facts.run_id, facts.notes
+        run.written = facts.start_time.seconds + facts.start_time.nanos / 1e9
         run.config = config_of(self._config)
         run.tags = tags_of(facts.project, facts.job_type, facts.tags)
-        run.tags += [f"group:{facts.run_group}"[:60]] if facts.run_group else []
+        run.tags += [f"group:{facts.run_group}"] if facts.run_group else []
         run.state = "running" if self._code is None else "failed" if self._code else "finished"
         if self._code is not None and (rest := summary_rest(self._summary, self._logged)):
             run.add("summary", run.last, rest, self._written)
@@ -90,7 +131,7 @@ class OfflineRun:
 
     def _begin(self, run: Any, _: Path) -> None:
         self._facts, self._written = run, run.start_time.seconds + run.start_time.nanos / 1e9
-        self.identity = f"wandb {run.project}/{run.run_id} {run.start_time.seconds}"
+        self.identity = identity_of(run.project, run.run_id)
         update(self._config, run.config)
 
     def _history(self, history: Any, _: Path) -> None:
@@ -101,7 +142,8 @@ class OfflineRun:
         flat = crossing(values, self._folder, left_out)
         self._run.left_out.update(left_out.values())
         self._logged |= flat
-        self._run.add("history", int(values.get("_step", history.step.num)), flat, self._written)
+        for step, some in self._axes.split(flat, int(values.get("_step", history.step.num))).items():
+            self._run.add("history", step, some, self._written)
 
     def _alert(self, alert: Any, _: Path) -> None:
         line = {"type": "log", "level": LEVELS.get(alert.level, "info"), "source": "alert"}
@@ -127,13 +169,18 @@ def update(values: Values, record: Any, items: Iterable[Any] | None = None) -> N
 
 
 def records_of(file: Path) -> Iterator[Any]:
-    """Yield the records of a file, up to one that is incomplete, because the program still writes it or was killed."""
+    """Yield the records of a file, up to one that is incomplete, because the program still writes it or was killed.
+
+    Raises TroupeError for a file of another format, Damaged.
+    """
     try:
         from wandb.proto import wandb_internal_pb2 as buffers
     except ImportError as error:
-        raise TroupeError("reading files of W&B needs its package: pip install wandb") from error
+        raise NeedsPackage("reading files of W&B needs its package: pip install wandb") from error
     parse = vars(buffers)["Record"].FromString
     data = file.read_bytes()
+    if not data:
+        raise TroupeError(f"{file} is empty: its program has only begun")
     if not data.startswith(START):
         raise TroupeError(f"{file} is not a file of W&B's offline mode")
     at, record = len(START) + 1, b""
@@ -145,10 +192,14 @@ def records_of(file: Path) -> Iterator[Any]:
         part = data[at + PART.size : at + PART.size + size]
         if zlib.crc32(part, zlib.crc32(bytes([kind]))) != checksum:
             if len(part) == size:
-                logger.warning("%s is damaged at byte %d; what follows is not imported", file, at)
+                raise Damaged(f"is damaged at byte {at:,} of {len(data):,}; what follows is not imported")
             return
         at += PART.size + size
         record += part
         if kind in (WHOLE, LAST):
-            yield parse(record)
+            try:
+                parsed = parse(record)
+            except Exception as error:  # DecodeError of a package that W&B brings
+                raise Damaged(f"has a record before byte {at:,} that cannot be read: {error}") from error
+            yield parsed
             record = b""

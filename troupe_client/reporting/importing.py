@@ -4,23 +4,30 @@ import hashlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
+from training_core.errors import TroupeError
+from troupe_client.documents.descriptions import LARGEST_STEP
 from troupe_client.reporting.artifacts import files_below, version_body, version_put
+from troupe_client.reporting.config_values import config_json
 from troupe_client.reporting.media import Media
-from troupe_client.reporting.opening import ALPHABET, begin
+from troupe_client.reporting.opening import ALPHABET, begin, within_limits
 from troupe_client.reporting.scalars import Scalars
 from troupe_client.server_api import Server, run_path
 from workers.reporting.encoding import encode
-from workers.telemetry.delivery import HttpChannel, SpoolUploader
+from workers.telemetry.delivery import HttpChannel, SpoolUploader, Undelivered
 from workers.telemetry.limits import MAX_MEDIA
 from workers.telemetry.spool import SpoolWriter
 
 logger = logging.getLogger("troupe")
+LAST_MOMENT = 253402300799
+"""Seconds from the epoch to the year 9999."""
 _NAMED: set[Path] = set()
 """Links that the log names already."""
 
@@ -43,6 +50,37 @@ def is_within(root: Path, path: Path) -> bool:
     return False
 
 
+Source = TypeVar("Source")
+Skipped = dict[str, str]
+"""What is not imported -> the reason."""
+
+
+class NeedsPackage(TroupeError):
+    """The package that reads the files is not installed."""
+
+
+def read_each(
+    sources: Iterable[Source], read: Callable[[Source], "ImportedRun | None"], skipped: Skipped | None
+) -> Iterator["ImportedRun"]:
+    """Yield the run of each source that has one. A source that cannot be read is left out, with its reason in `skipped`.
+
+    Raises NeedsPackage.
+    """
+    for source in sources:
+        try:
+            run = read(source)
+        except NeedsPackage:
+            raise
+        except Exception as error:  # files of others can be damaged in any way
+            reason = str(error) if isinstance(error, TroupeError) else f"{type(error).__name__}: {error}"
+            logger.warning("%s is not imported: %s", source, reason)
+            if skipped is not None:
+                skipped[str(source)] = reason
+        else:
+            if run is not None:
+                yield run
+
+
 @dataclass
 class ImportedRun:
     """A run of another tool."""
@@ -61,6 +99,14 @@ class ImportedRun:
     """Number of values."""
     last: int = 0
     """Largest step."""
+    first: int | None = None
+    """Smallest step."""
+    written: float = 0.0
+    """When it began, in seconds since the epoch."""
+    damage: str = ""
+    """What is wrong in its files, of which a part is imported."""
+    later: list["ImportedRun"] = field(default_factory=list)
+    """Its later attempts, in order. Their events, steps and states count; each replaces earlier values from its first step on."""
     files: Path | None = None
     """Folder with its artifacts."""
     left_out: Counter[str] = field(default_factory=Counter)
@@ -68,7 +114,8 @@ class ImportedRun:
     clean: Scalars = field(default_factory=Scalars)
 
     def add(self, producer: str, step: int, values: Mapping[str, Any], written: float) -> None:
-        """Add the numbers and media of one step. written: seconds since the epoch."""
+        """Add the numbers and media of one step. written: seconds since the epoch, or milliseconds, microseconds or nanoseconds."""
+        written, step = moment(written), min(max(step, -LARGEST_STEP), LARGEST_STEP)
         media: dict[str, list[Media]] = {}
         flat = self.clean.flat(values, media)
         events = self.events.setdefault(producer, [])
@@ -88,12 +135,13 @@ class ImportedRun:
                 self.count += 1
         self.count += len(flat)
         self.last = max(step, self.last)
+        self.first = step if self.first is None else min(step, self.first)
 
 
 def run_import(server: Server, run: ImportedRun, project: str, tags: Iterable[str] = ()) -> tuple[str, int]:
     """Deliver a run, with its files as a version of the artifact `run-ID`. Returns its id and the number of values.
 
-    Raises TroupeError (the server refuses), Undelivered.
+    A run whose import ends early has failed; it does not stay running. Raises TroupeError (the server refuses), Undelivered.
     """
     run_id = stable_id(run.identity)
     request: dict[str, Any] = {
@@ -101,18 +149,55 @@ def run_import(server: Server, run: ImportedRun, project: str, tags: Iterable[st
         "project": project,
         "resume": "allow",
         "nonce": "import",
-        "name": run.name[:120],
+        "name": run.name,
     }
-    request |= {"tags": [*tags, *run.tags][:20], "config": run.config, "notes": run.notes[:4000]}
-    begin(server, request)
-    for producer, events in run.events.items():
-        deliver(server, run_id, 1, digest(producer), events)
-    if files := files_below(run.files) if run.files else {}:
+    request |= {"tags": [*tags, *run.tags], "config": config_json(run.config), "notes": run.notes}
+    parts = [run, *run.later]
+    for number, part in enumerate(parts, 1):
+        if number > 1:
+            request |= {"nonce": f"import-{number}", "first_step": max(0, part.first or 0)}
+        attempt = begin(server, within_limits(request)).attempt
+        with ended_early(server, run_id, attempt, part):
+            for producer, events in part.events.items():
+                deliver(server, run_id, attempt, attempt_producer(producer, number), events)
+            if number == len(parts):
+                _deliver_files(server, run_id, run.files)
+        followed = number < len(parts) and part.state == "running"
+        deliver_end(server, run_id, attempt, part.last, "stopped" if followed else part.state)
+    return run_id, sum(part.count for part in parts)
+
+
+def attempt_producer(producer: str, attempt: int) -> str:
+    """The name of a producer in the events of an attempt."""
+    return digest(producer if attempt == 1 else f"{producer} {attempt}")
+
+
+@contextmanager
+def ended_early(server: Server, run_id: str, attempt: int, part: ImportedRun) -> Iterator[None]:
+    """Report the end of a run whose import is interrupted, and raise the error."""
+    try:
+        yield
+    except BaseException as error:
+        with suppress(TroupeError, Undelivered):
+            reason = f"The import ended early: {error or type(error).__name__}. Repeat it"
+            deliver_end(server, run_id, attempt, part.last, "failed", reason)
+        raise
+
+
+def _deliver_files(server: Server, run_id: str, folder: Path | None) -> None:
+    if files := files_below(folder) if folder else {}:
         project = server.call(run_path(run_id))["project"]
         body = version_body(f"run-{run_id}", files, "file", (), {})
         version_put(server, run_path(run_id, "artifacts/"), project, body, files)
-    deliver_end(server, run_id, 1, run.last, run.state)
-    return run_id, run.count
+
+
+def moment(written: float) -> float:
+    """Return a time in seconds since the epoch: a larger number counts milliseconds, microseconds or nanoseconds."""
+    if not isfinite(written) or written < 0:
+        return 0.0
+    while written > LAST_MOMENT:
+        written /= 1000
+    return written
 
 
 def stable_id(identity: str) -> str:
@@ -126,9 +211,11 @@ def digest(producer: str) -> str:
     return hashlib.sha256(producer.encode()).hexdigest()[:16]
 
 
-def deliver_end(server: Server, run: str, attempt: int, last: int, state: str = "finished") -> None:
+def deliver_end(
+    server: Server, run: str, attempt: int, last: int, state: str = "finished", message: str = ""
+) -> None:
     """Report the end, or how far a running program is. The producer depends on both: a repeated import reports what is new."""
-    end: dict[str, Any] = {"type": "status", "state": state, "message": "", "facts": {}}
+    end: dict[str, Any] = {"type": "status", "state": state, "message": message, "facts": {}}
     if state == "running":
         end = {"type": "heartbeat"}
     producer = f"end-{attempt}-{last}" + ("" if state == "finished" else f"-{state}")

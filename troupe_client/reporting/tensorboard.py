@@ -7,15 +7,17 @@ import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from training_core.errors import TroupeError
+from troupe_client.reporting.config_values import config_json
 from troupe_client.reporting.importing import (
     Delivery,
     ImportedRun,
+    NeedsPackage,
     deliver_end,
     digest,
     files_within,
@@ -23,7 +25,7 @@ from troupe_client.reporting.importing import (
     stable_id,
 )
 from troupe_client.reporting.media import Histogram, Image, Media, Text
-from troupe_client.reporting.opening import begin
+from troupe_client.reporting.opening import begin, within_limits
 from troupe_client.server_api import Server, ServerAway
 from workers.reporting.encoding import encode
 from workers.telemetry.delivery import Undelivered
@@ -42,15 +44,54 @@ def log_folders(root: Path) -> list[Path]:
     return sorted({path.parent for path in files_within(root, root, PATTERN)})
 
 
+FRAME = 16
+"""Bytes of a record in addition to its content: size, and two checksums."""
+
+
+def loader_of(path: Path) -> Any:
+    """TensorBoard's reader of an event file, with the number of bytes that it has read as `read`. Raises NeedsPackage."""
+    try:
+        from tensorboard.backend.event_processing import event_file_loader as loaders
+    except ImportError as error:
+        raise NeedsPackage("reading event files needs TensorBoard: pip install tensorboard") from error
+
+    class Counted(loaders.RawEventFileLoader):  # type: ignore[misc]
+        read = 0
+
+        def Load(self) -> Iterator[bytes]:
+            for record in super().Load():
+                self.read += len(record) + FRAME
+                yield record
+
+    class Loader(loaders.EventFileLoader, Counted):  # type: ignore[misc]
+        pass
+
+    return Loader(str(path))
+
+
+def unread(file: Path, at: int) -> str:
+    """Return what cannot be read from byte `at` on, where a reader has stopped; empty for a record that is not complete yet."""
+    from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
+
+    size, count = file.stat().st_size, 0
+    with file.open("rb") as content:
+        head = _read_at(content, at, 12)
+        if len(head) == 12 and masked_crc32c(head[:8]) != int.from_bytes(head[8:], "little"):
+            return f"{size - at:,} bytes"
+        while len(head := _read_at(content, at, 8)) == 8:
+            at += int.from_bytes(head, "little") + FRAME
+            if at > size:
+                break
+            count += 1
+    return f"{count} records" if count else ""
+
+
 class EventFile:
-    """An event file, read as far as it is written. Raises TroupeError if TensorBoard is not installed."""
+    """An event file, read as far as it is written. Raises NeedsPackage if TensorBoard is not installed."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
-        except ImportError as error:
-            raise TroupeError("reading event files needs TensorBoard: pip install tensorboard") from error
-        self._loader = EventFileLoader(str(path))
+        self._loader = loader_of(path)
+        self._path = path
         self.name = path.name
         self.attempt = 0
         self.values = ImportedRun("", "")
@@ -80,6 +121,17 @@ class EventFile:
                 self.firsts[tag] = min(event.step, self.firsts.get(tag, event.step))
                 self.lasts[tag] = max(event.step, self.lasts.get(tag, event.step))
 
+    @property
+    def damage(self) -> str:
+        """What of the file cannot be read, although it is written; empty if nothing."""
+        at, size = self._loader.read, self._path.stat().st_size
+        what = unread(self._path, at) if at < size else ""
+        return (
+            f"{self._path} is damaged at byte {at:,} of {size:,}: {what} from there on are not imported"
+            if what
+            else ""
+        )
+
     def repeats(self, ends: Mapping[str, int]) -> bool:
         """Whether it has a step of a tag that earlier files have, or an earlier one. ends: their last steps by tag."""
         return any(tag in ends and first <= ends[tag] for tag, first in self.firsts.items())
@@ -106,7 +158,7 @@ class FolderImport:
             "id": self.run,
             "project": project,
             "resume": "allow",
-            "name": name[:120],
+            "name": name,
             "tags": tags,
         }
         self._files: dict[Path, EventFile] = {}
@@ -125,6 +177,11 @@ class FolderImport:
     def left_out(self) -> Counter[str]:
         """Number of values that cannot be imported, by kind."""
         return sum((file.values.left_out for file in self._files.values()), Counter())
+
+    @property
+    def damage(self) -> str:
+        """What of its files cannot be read, although it is written; empty if nothing."""
+        return "; ".join(damage for file in self._files.values() if (damage := file.damage))
 
     @property
     def is_stopped(self) -> bool:
@@ -185,7 +242,8 @@ class FolderImport:
         request: dict[str, Any] = self._request | {"config": {"folder": str(self._folder), **hparams}}
         request["first_step"] = max(0, min(file.firsts.values(), default=0))
         request["nonce"] = "import" if number == 1 else f"import-{number}"
-        self._attempt = begin(self._server, request).attempt
+        request["config"] = config_json(request["config"])
+        self._attempt = begin(self._server, within_limits(request)).attempt
 
     def _end_attempt(self) -> None:
         media = (file.values.last for file in self._files.values() if not file.lasts)
@@ -213,6 +271,11 @@ def follow(imports: Callable[[], list[FolderImport]], stopping: Event, report: C
             is_away = True
         if current and all(item.is_stopped for item in current):
             return
+
+
+def _read_at(file: BinaryIO, at: int, size: int) -> bytes:
+    file.seek(at)
+    return file.read(size)
 
 
 def _in_order(file: Path) -> list[Any]:

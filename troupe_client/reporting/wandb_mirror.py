@@ -19,6 +19,7 @@ from training_core.errors import TroupeError
 from troupe_client.reporting.client import ClientRun
 from troupe_client.reporting.media import Image, Table
 from troupe_client.reporting.scalars import number_of
+from troupe_client.reporting.wandb_axes import Axes
 from troupe_client.reporting.wandb_values import (
     LEVELS,
     MARK,
@@ -33,7 +34,7 @@ logger = logging.getLogger("troupe")
 OFFLINE = ("offline", "dryrun", "disabled")
 COMPARE = 5.0
 """Seconds between two comparisons of the config with what is reported."""
-UNSEEN = ("define_metric", "log_artifact", "log_code", "log_model", "save", "use_artifact")
+UNSEEN = ("log_artifact", "log_code", "log_model", "save", "use_artifact")
 """Methods of a run whose effect is not mirrored; a warning names each of them once."""
 ONLINE = (
     "troupe.sync_wandb mirrors runs of W&B that are offline, and {}; remove it, or do not call sync_wandb"
@@ -49,6 +50,12 @@ class MirroredRun:
         self._mirror: ClientRun | None = None
         self._step = 0
         """W&B's own step: that of the next values without a step."""
+        self._axes = Axes()
+        self._row: dict[str, Any] = {}
+        """Values of W&B's step whose step metric is not logged yet."""
+        self._row_step = 0
+        self._last = 0
+        """Largest step that is reported."""
         self._logged: dict[str, Any] = {}
         """Last value by name."""
         self._config: dict[str, Any] = {}
@@ -66,7 +73,7 @@ class MirroredRun:
         values = crossing(self._as_in_files(data), Path(self._run.dir), left_out)
         self._logged |= values
         commits = bool(commit or (commit is None and step is None))
-        mirror.log(values, at, commit=commits or step is not None)
+        self._report(mirror, values, at, commits=commits, counts=commits or step is not None)
         self._step = max(self._step, at) + commits
         self.leave_out(left_out)
         if time.monotonic() - self._compared > COMPARE:
@@ -76,6 +83,29 @@ class MirroredRun:
             if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, signal.SIG_DFL):
                 raise KeyboardInterrupt  # without a handler, as in the background of a script, interrupt_main does nothing
             _thread.interrupt_main()
+
+    def _report(
+        self, mirror: ClientRun, values: Mapping[str, Any], at: int, *, commits: bool, counts: bool
+    ) -> None:
+        """Report values at their steps. Those whose step metric is missing wait until W&B's step `at` is complete."""
+        if self._row and at != self._row_step:
+            self._report_row(mirror)
+        row, self._row_step = {**self._row, **values}, at
+        self._row = {} if commits else {name: row[name] for name in self._axes.waiting(row)}
+        ready = {name: value for name, value in row.items() if name not in self._row}
+        for step, some in self._axes.split(ready, at).items():
+            mirror.log(some, step, commit=counts)
+            self._last = max(step, self._last)
+
+    def _report_row(self, mirror: ClientRun) -> None:
+        row, self._row = self._row, {}
+        for step, some in self._axes.split(row, self._row_step).items():
+            mirror.log(some, step)
+            self._last = max(step, self._last)
+
+    def define(self, name: str, step_metric: Any = None, *_: Any, **__: Any) -> None:
+        """Note the metric whose values are the steps of others."""
+        self._axes.define(name, str(getattr(step_metric, "name", step_metric) or ""))
 
     def alert(self, title: str, text: str = "", level: Any = None, *_: Any, **__: Any) -> None:
         """Report an alert."""
@@ -96,8 +126,9 @@ class MirroredRun:
         if mirror is None or mirror.state != "running" or self._is_complete:
             return
         self._is_complete = True
+        self._report_row(mirror)
         if rest := summary_rest(_plain(self._run.summary), self._logged):
-            mirror.log(rest, max(self._step - 1, 0))
+            mirror.log(rest, self._last)
         self._configure(mirror)
 
     def end(self, code: int, error: BaseException | None) -> None:
@@ -208,6 +239,7 @@ class Mirror:
         run._finish = self._finish(run._finish)
         run._log = self._then(run._log, MirroredRun.log)
         run.alert = self._then(run.alert, MirroredRun.alert)
+        run.define_metric = self._then(run.define_metric, MirroredRun.define)
         for name in UNSEEN:
             setattr(run, name, self._then(getattr(run, name), partial(_unseen, f"wandb.{name}")))
 

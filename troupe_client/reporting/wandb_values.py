@@ -5,6 +5,7 @@ Both have the form of W&B's files: numbers, texts, and mappings with a `_type`, 
 
 import json
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from math import isnan
 from pathlib import Path
 from typing import Any, Literal
@@ -21,15 +22,20 @@ MARK = "troupe-run"
 Values = dict[str, Any]
 
 
+def identity_of(project: str, run: str) -> str:
+    """The identity of a run of W&B, for its mirror and its import."""
+    return f"wandb {project}/{run}"
+
+
 def run_id_of(project: str, run: str) -> str:
     """The id of a run of W&B in Troupe."""
-    return stable_id(f"wandb {project}/{run}")
+    return stable_id(identity_of(project, run))
 
 
 def tags_of(project: str, job: str, tags: Any) -> list[str]:
     """The tags of a run: those of W&B, its project and its type of job."""
     named = {"wandb project": project, "job": job}
-    return [*(tags or ()), *(f"{name}:{value}"[:60] for name, value in named.items() if value)]
+    return [*(tags or ()), *(f"{name}:{value}" for name, value in named.items() if value)]
 
 
 def config_of(config: Mapping[str, Any]) -> Values:
@@ -73,6 +79,8 @@ def summary_rest(summary: Mapping[str, Any], logged: Mapping[str, Any]) -> Value
     return {name: value for name, value in rest.items() if isinstance(value, int | float | Text)}
 
 
+WIDTH = 1e-9
+"""Of a bin of a histogram without width, as a share of its largest edge."""
 _OWN = ("_wandb", "_step", "_runtime", "_timestamp")
 """Names that W&B itself logs."""
 
@@ -97,7 +105,18 @@ def _histogram(value: Mapping[str, Any], folder: Path) -> Media:
     edges = value.get("bins")
     if packed := value.get("packedBins"):
         edges = [packed["min"] + packed["size"] * number for number in range(packed["count"] + 1)]
-    return Histogram(counts=value["values"], edges=edges)
+    return Histogram(counts=value["values"], edges=_increasing(edges))
+
+
+def _increasing(edges: Any) -> Any:
+    """The edges, with those that coincide apart by the smallest share that they can differ by: constant values have no width."""
+    if not isinstance(edges, list) or not all(low <= high for low, high in pairwise(edges)):
+        return edges
+    widened = list(edges)
+    least = max(abs(edge) for edge in edges) * WIDTH or WIDTH
+    for index in range(1, len(widened)):
+        widened[index] = max(widened[index], widened[index - 1] + least)
+    return widened if any(low == high for low, high in pairwise(edges)) else edges
 
 
 def _image(value: Mapping[str, Any], folder: Path) -> Media:

@@ -12,9 +12,12 @@ import pytest
 from tests.troupe_client.cli.conftest import Troupe
 from tests.workers.gateway.environments import client_python
 from troupe_client.documents.launches import typed
+from troupe_client.reporting import from_csv, importing
+from troupe_client.reporting.importing import stable_id
 from troupe_client.server_api import find_server
 from webapp.artifacts.models import Artifact
 from webapp.runs.models import Run
+from workers.telemetry.delivery import Undelivered
 
 MLFLOW_PROGRAM = """
 import os, sys, mlflow
@@ -172,3 +175,89 @@ def test_a_file_that_is_no_database_is_refused(connected: str, troupe: Troupe, t
 )
 def test_texts_of_settings_get_their_type(text: str, value: Any) -> None:
     assert typed(text) == value and type(typed(text)) is type(value)
+
+
+def test_a_damaged_file_ends_only_its_own_import(connected: str, troupe: Troupe, tmp_path: Path) -> None:
+    file_store(tmp_path / "mlruns", ["1700000000000 0.5 0", "1700000001000 0.25 1"])
+    torn = tmp_path / "mlruns" / "7" / "ab12" / "metrics" / "train" / "loss"
+    torn.write_text(torn.read_text() + "1700000002000 0.1")  # of 0.125 2
+    bad = tmp_path / "mlruns" / "7" / "aa00" / "meta.yaml"
+    bad.parent.mkdir()
+    bad.write_text("run_id: [a\n x: {{")
+    result = troupe("import", "mlflow", str(tmp_path / "mlruns"), "--json")
+    (made,) = json.loads(result.out)
+    assert result.status == 1 and str(bad) in result.err
+    assert (made["values"], made["left_out"]) == (2, {"line of a metric that is not complete": 1})
+
+
+def test_a_run_that_the_server_refuses_ends_only_its_own_import(
+    connected: str, troupe: Troupe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has begun, so it must not stay running."""
+    for name in "abc":
+        (tmp_path / f"{name}.csv").write_text("step,loss\n0,1.5\n")
+
+    def refused(server: Any, run: str, attempt: int, producer: str, events: Any) -> None:
+        if not producer.startswith("end") and run == stable_id(str((tmp_path / "b.csv").resolve())):
+            raise Undelivered("the server refuses event 1")
+        deliver(server, run, attempt, producer, events)
+
+    deliver = importing.deliver
+    monkeypatch.setattr(importing, "deliver", refused)
+    result = troupe("import", "csv", str(tmp_path), "--json")
+    assert result.status == 1 and "b: the server refuses event 1" in result.err
+    assert [item["name"] for item in json.loads(result.out)] == ["a", "c"]
+    assert dict(Run.objects.values_list("name", "state")) == {"a": "finished", "b": "failed", "c": "finished"}
+
+
+def test_infinite_numbers_of_a_config_and_times_in_milliseconds_are_imported(
+    connected: str, troupe: Troupe, tmp_path: Path
+) -> None:
+    file = tmp_path / "ms.csv"
+    file.write_text('#{"t_start": 1, "clip": Infinity}\nstep,loss,timestamp\n0,1.5,1700000000000\n')
+    imported(troupe, "csv", str(file))
+    run = Run.objects.get()
+    assert (run.state, run.config["client"]["clip"]) == ("finished", "Infinity")
+    series = find_server().call(f"/api/v1/runs/{run.pk}/series/", keys="loss")["series"]["loss"]
+    assert series["times"] == [1700000000.0]
+
+
+CSV_FILES = {
+    "tensorboard": (
+        "Wall time,Step,Value\n1700000000.5,0,1.0\n1700000010.5,100,0.5\n",
+        [(0, {"Value": 1.0}, 1700000000.5), (100, {"Value": 0.5}, 1700000010.5)],
+    ),
+    "wandb": (
+        '"Step","run - loss"\n"0","1"\n"100","0.5"\n',
+        [(0, {"run - loss": 1.0}, None), (100, {"run - loss": 0.5}, None)],
+    ),
+    "sb3": (
+        '#{"t_start": 1700000000.5, "env_id": "CartPole-v1"}\nr,l,t\n10.0,10,0.5\n20.0,20,1.5\n',
+        [
+            (0, {"r": 10.0, "l": 10.0, "t": 0.5}, 1700000001.0),
+            (1, {"r": 20.0, "l": 20.0, "t": 1.5}, 1700000002.0),
+        ],
+    ),
+    "keras": (
+        "epoch,loss\n1,0.5\n2,0.25\n",
+        [(1, {"loss": 0.5}, None), (2, {"loss": 0.25}, None)],
+    ),
+    "fractions": (
+        "epoch,loss\n0.5,0.5\n1,0.25\n",
+        [(0, {"epoch": 0.5, "loss": 0.5}, None), (1, {"epoch": 1.0, "loss": 0.25}, None)],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CSV_FILES)
+def test_columns_and_comments_of_other_tools(kind: str, tmp_path: Path) -> None:
+    text, expected = CSV_FILES[kind]
+    file = tmp_path / "file.csv"
+    file.write_text(text)
+    (run,) = from_csv.runs_of(file)
+    events = [json.loads(event) for event in run.events["rows"]]
+    written = file.stat().st_mtime
+    assert [(event["step"], event["values"], event["time"]) for event in events] == [
+        (step, values, time or pytest.approx(written)) for step, values, time in expected
+    ]
+    assert run.config.get("env_id") == ("CartPole-v1" if kind == "sb3" else None)

@@ -197,3 +197,24 @@ def test_files_are_followed_until_told_to_stop(connected: str, tmp_path: Path) -
     again = subprocess.run([*command[:-2], "--json"], env=env, capture_output=True, text=True, check=True)
     run.refresh_from_db()
     assert run.event_count == events and Run.objects.count() == 2 and len(json.loads(again.stdout)) == 2
+
+
+def test_damage_of_a_file_is_named_with_the_number_of_records(
+    connected: str, troupe: Troupe, tmp_path: Path
+) -> None:
+    for name in "ab":
+        write(tmp_path / name, range(6))
+    (file,) = (tmp_path / "a").glob("*tfevents*")
+    data = bytearray(file.read_bytes())
+    starts, at = [], 0
+    while at < len(data):
+        starts.append(at)
+        at += int.from_bytes(data[at : at + 8], "little") + 16
+    data[starts[4] + 14] ^= 1  # the header of the file, and three values before it
+    file.write_bytes(data)
+    result = troupe("tensorboard", "import", str(tmp_path), "--json")
+    made = {item["name"]: item["values"] for item in json.loads(result.out)}
+    assert made == {"a": 3, "b": 6} and result.status == 1
+    told = " ".join(result.err.split())
+    assert f"{file.name} is damaged at byte {starts[4]}" in told and "3 records from there on" in told
+    assert set(Run.objects.values_list("state", flat=True)) == {"finished"}

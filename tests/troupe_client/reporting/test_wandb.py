@@ -16,10 +16,11 @@ import troupe
 from tests.architecture.source import ROOT
 from training_core.errors import TroupeError
 from troupe_client.reporting.from_wandb import runs_of
-from troupe_client.reporting.importing import ImportedRun
+from troupe_client.reporting.importing import ImportedRun, stable_id
 from troupe_client.reporting.media import Histogram, Image, Table, Text
+from troupe_client.reporting.wandb_axes import Axes
 from troupe_client.reporting.wandb_mirror import Mirror
-from troupe_client.reporting.wandb_values import MARK, crossing, summary_rest
+from troupe_client.reporting.wandb_values import MARK, crossing, run_id_of, summary_rest
 
 PROGRAM = Path(__file__).parent / "wandb_program.py"
 RECORDED = Path(__file__).parent / "offline-run"
@@ -110,7 +111,7 @@ def test_the_mirror_has_what_the_program_tells_wandb_which_stays_offline(tmp_pat
     assert request["tags"] == ["a", "wandb project:demo", "job:train", "mirrored"]
     assert [event["message"] for event in events if event["type"] == "log"] == ["title: text"]
     assert (events[-1]["state"], events[-1]["iteration"]) == ("finished", 11)
-    for left_out in ("wandb.define_metric", "none (NoneType)", "page (html-file)"):
+    for left_out in ("none (NoneType)", "page (html-file)"):
         assert printed.count(left_out) == 1, left_out
 
     (file,) = tmp_path.rglob("run-*.wandb")
@@ -195,8 +196,9 @@ def test_another_file_is_refused_and_a_damaged_one_is_read_up_to_the_damage(
     (complete,) = runs_of(RECORDED)
     assert 0 < run.count < complete.count and "is damaged at byte" in caplog.text
     (tmp_path / file.name).write_bytes(b"something else")
-    with pytest.raises(TroupeError, match="not a file of W&B"):
-        list(runs_of(tmp_path))
+    skipped: dict[str, str] = {}
+    assert not list(runs_of(tmp_path, skipped))
+    assert "not a file of W&B" in skipped[str(tmp_path / file.name)]
 
 
 def test_records_longer_than_a_block_are_joined(tmp_path: Path) -> None:
@@ -239,7 +241,7 @@ def test_media_of_wandb_become_those_of_troupe(tmp_path: Path) -> None:
         "word": "text", "flag": True, "_step": 3,
         "outside": {"_type": "table-file", "path": "../table.json"},
         "gone": {"_type": "image-file", "path": "gone.png"},
-        "same": {"_type": "histogram", "bins": [1, 1], "values": [3]},
+        "same": {"_type": "histogram", "bins": [0, 0, 2, 2], "values": [3, 1, 2]},
         "sound": {"_type": "audio-file", "path": "x.wav"}, "list": [1, 2],
         "many": {"_type": "images/separated", "filenames": ["pixel.png"] * 40},
     }  # fmt: skip
@@ -249,8 +251,11 @@ def test_media_of_wandb_become_those_of_troupe(tmp_path: Path) -> None:
     assert isinstance(packed, Histogram) and packed.edges == [-1, -0.5, 0, 0.5] and packed.counts == [1, 2, 3]
     assert isinstance(table, Table) and table.rows == [["(image-file)"], [1]]
     assert isinstance(picture, Image) and isinstance(word, Text) and out["flag"] is True
-    assert set(out) == {"packed", "table", "deep/picture", "word", "flag"}
-    assert set(left_out) == {"outside", "gone", "same", "sound", "list", "many"}
+    same = out["same"]
+    assert isinstance(same, Histogram) and same.counts == [3, 1, 2]
+    assert same.edges == pytest.approx([0, 0, 2, 2], abs=1e-8) and same.edges == sorted(set(same.edges))
+    assert set(out) == {"packed", "table", "deep/picture", "word", "flag", "same"}
+    assert set(left_out) == {"outside", "gone", "sound", "list", "many"}
 
 
 def test_the_summary_adds_what_is_not_the_last_value() -> None:
@@ -261,3 +266,64 @@ def test_the_summary_adds_what_is_not_the_last_value() -> None:
     }  # fmt: skip
     rest = summary_rest(summary, logged)
     assert set(rest) == {"acc/max", "best", "verdict"} and rest["acc/max"] == 0.9
+
+
+def test_values_have_the_steps_of_their_step_metric() -> None:
+    axes = Axes()
+    axes.define("train/global_step", "")
+    axes.define("*", "train/global_step")
+    axes.define("eval/*", "epoch")
+    axes.define("deep.x", "_step")
+    assert axes.split({"loss": 1.0, "train/global_step": 5}, 70) == {5: {"loss": 1.0, "train/global_step": 5}}
+    assert axes.split({"loss": 2.0}, 71) == {5: {"loss": 2.0}}, "the last step, which W&B adds"
+    assert axes.split({"deep/x": 1, "eval/acc": 0.5}, 72) == {72: {"deep/x": 1, "eval/acc": 0.5}}
+    assert axes.waiting({"loss": 1.0, "eval/acc": 1, "deep/x": 0}) == {"loss", "eval/acc"}
+    row = {"eval/acc": 0.5, "epoch": 2, "loss": 3.0}
+    assert axes.split(row, 73) == {2: {"eval/acc": 0.5, "epoch": 2}, 5: {"loss": 3.0}}
+    fraction = {"eval/acc": 0.5, "epoch": 2.5}
+    assert axes.split(fraction, 74) == {74: fraction}
+
+
+AXIS_PROGRAM = """
+import sys
+if sys.argv[1] == "mirror":
+    import troupe
+    troupe.sync_wandb()
+import wandb
+part = int(sys.argv[2])
+resume = None if sys.argv[1] == "mirror" else "allow"
+run = wandb.init(project="p", name="resumed", id="same", resume=resume)
+run.define_metric("train/global_step")
+run.define_metric("*", step_metric="train/global_step", step_sync=True)
+for step in ((1, 2, 3), (2, 4))[part]:
+    run.log({"loss": step + part}, commit=False)
+    run.log({"train/global_step": step})
+    run.log({"grad": step})
+run.finish()
+"""
+
+
+@pytest.mark.slow
+def test_step_metrics_and_resumed_runs_cross_by_import_and_by_mirror(tmp_path: Path) -> None:
+    env = os.environ | {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "PYTHONPATH": str(ROOT)}
+    env |= {
+        "WANDB_ERROR_REPORTING": "false",
+        "TROUPE_MODE": "offline",
+        "TROUPE_DIR": str(tmp_path / "troupe"),
+    }
+    (tmp_path / "offline").mkdir()
+    for how, part in (("offline", "0"), ("offline", "1"), ("mirror", "0")):
+        folder = tmp_path / how
+        folder.mkdir(exist_ok=True)
+        subprocess.run([sys.executable, "-c", AXIS_PROGRAM, how, part], env=env, cwd=folder, check=True)
+    (run,) = runs_of(tmp_path / "offline")
+    first = {(step, name): step for step in (1, 2, 3) for name in ("loss", "train/global_step", "grad")}
+    assert values_of(decoded(run)) == first
+    (later,) = run.later
+    assert values_of(decoded(later)) == {
+        (2, "loss"): 3, (2, "train/global_step"): 2, (2, "grad"): 2,
+        (4, "loss"): 5, (4, "train/global_step"): 4, (4, "grad"): 4,
+    }  # fmt: skip
+    assert (later.first, later.last, run_id_of("p", "same")) == (2, 4, stable_id(run.identity))
+    (spool,) = (tmp_path / "troupe").rglob("spool/*.jsonl")
+    assert values_of([json.loads(line) for line in spool.read_text().splitlines()]) == first

@@ -1,6 +1,7 @@
 """Commands that import runs from the files of other tools. A kind is a module with `runs_of` and a line of KINDS."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -9,9 +10,10 @@ import typer
 
 from training_core.errors import TroupeError
 from troupe_client.cli.arguments import AsJson, InProject, Tags
-from troupe_client.cli.output import console, print_json, print_line
-from troupe_client.reporting.importing import ImportedRun, run_import
-from troupe_client.server_api import find_server
+from troupe_client.cli.output import console, errors, print_json, print_line
+from troupe_client.reporting.importing import ImportedRun, NeedsPackage, Skipped, run_import
+from troupe_client.server_api import ServerAway, find_server
+from workers.telemetry.delivery import Undelivered
 
 app = typer.Typer()
 KINDS: dict[str, tuple[str, str]] = {
@@ -46,23 +48,47 @@ def _command(kind: str, module: str) -> Callable[..., None]:
     ) -> None:
         if not path.exists():
             raise TroupeError(f"{path} does not exist")
-        runs_of: Callable[[Path], Iterator[ImportedRun]] = import_module(module).runs_of
+        runs_of: Callable[[Path, Skipped], Iterator[ImportedRun]] = import_module(module).runs_of
         imported: list[dict[str, object]] = []
+        skipped: Skipped = {}
         server = find_server()
-        for run in runs_of(path):
-            with console.status(f"run {len(imported) + 1}: {run.name}"):
+        for run in runs_of(path, skipped):
+            with console.status(f"run {len(imported) + 1}: {run.name}"), left_aside(run.name, skipped):
                 run_id, values = run_import(server, run, project, [kind, *(tag or [])])
-            imported.append(
-                {"run": run_id, "name": run.name, "values": values, "left_out": dict(run.left_out)}
-            )
-            if not as_json:
-                print_line(f"{run_id}  {run.name}  {values} values{left_out(run.left_out)}")
-        if not imported:
+                imported.append(
+                    {"run": run_id, "name": run.name, "values": values, "left_out": dict(run.left_out)}
+                )
+                if run.damage:
+                    skipped[f"a part of {run.name}"] = run.damage
+                if not as_json:
+                    print_line(f"{run_id}  {run.name}  {values} values{left_out(run.left_out)}")
+        if not imported and not skipped:
             raise TroupeError(f"there are no runs in {path}")
         if as_json:
             print_json(imported)
+        exit_for(skipped)
 
     return import_runs
+
+
+@contextmanager
+def left_aside(name: str, skipped: Skipped) -> Iterator[None]:
+    """Note a run whose import fails in `skipped`, so that the others are imported. Raises ServerAway."""
+    try:
+        yield
+    except (ServerAway, NeedsPackage):
+        raise
+    except (TroupeError, Undelivered, OSError, ValueError) as error:
+        skipped[name] = str(error)
+
+
+def exit_for(skipped: Skipped) -> None:
+    """List what is not imported, if anything, and end with status 1."""
+    if skipped:
+        errors.print(f"Not imported ({len(skipped)}):")
+        for name, reason in skipped.items():
+            errors.print(f"  {name}: {reason}", markup=False, soft_wrap=True)
+        raise typer.Exit(1)
 
 
 for _kind, (_module, _help) in KINDS.items():

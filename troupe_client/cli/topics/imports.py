@@ -12,7 +12,8 @@ import typer
 from training_core.errors import TroupeError
 from troupe_client.cli.arguments import AsJson, InProject, Tags
 from troupe_client.cli.output import console, errors, print_json, print_line
-from troupe_client.cli.topics.importing import left_out
+from troupe_client.cli.topics.importing import exit_for, left_aside, left_out
+from troupe_client.reporting.importing import Skipped
 from troupe_client.server_api import find_server
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def import_tensorboard(
 
     server = find_server()
     imports: dict[Path, FolderImport] = {}
+    skipped: Skipped = {}
 
     def current() -> list["FolderImport"]:
         for path in tensorboard.log_folders(folder):
@@ -56,12 +58,17 @@ def import_tensorboard(
             with _until_signal() as stopping:
                 tensorboard.follow(current, stopping, errors.print)
         for number, item in enumerate(imports.values(), 1):
-            with console.status(f"run {number} of {len(imports)}: {item.name}"):
+            waiting = console.status(f"run {number} of {len(imports)}: {item.name}")
+            with waiting, left_aside(item.name, skipped):
                 item.update()
+                if item.damage:
+                    skipped[f"a part of {item.name}"] = item.damage
     finally:
         for item in imports.values():
-            item.end()
+            with left_aside(f"the end of {item.name}", skipped):
+                item.end()
     _report(list(imports.values()), as_json=as_json)
+    exit_for(skipped)
 
 
 @contextmanager
