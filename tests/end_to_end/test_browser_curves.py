@@ -72,6 +72,15 @@ def test_events_are_marked_on_every_chart_and_hidden_by_the_address(page: Page, 
 
 
 @pytest.mark.extended
+def test_a_mark_far_from_the_data_does_not_stretch_the_axis(page: Page, telling: Telling, ada: User) -> None:
+    run, _ = telling
+    RunNote.objects.create(run=run, author=ada, step=10**12, text="far away")
+    page.goto(f"/runs/{run.pk}/curves/")
+    assert sorted(signs(page, "policy-entropy")) == sorted("!↻✎¶◆")
+    drawn(page, "policy-entropy", "plot.layout.xaxis.range[1] < 100")
+
+
+@pytest.mark.extended
 def test_a_note_is_written_by_keyboard_and_stays_text(page: Page, telling: Telling) -> None:
     run, _ = telling
     page.goto(f"/runs/{run.pk}/")

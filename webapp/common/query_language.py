@@ -153,7 +153,7 @@ def unquoted(token: Token) -> str:
 def number_fits(field: Token, column: str, operator: str, value: Any) -> Q:
     """Return the condition on an integer column. Raises FilterError."""
     number_check(field, operator, value)
-    if abs(value) > 2**31 - 1:
+    if abs(value) > 2**63 - 1:
         raise FilterError(f"{field} cannot be that large", column_of(field))
     if value != int(value) and operator == "=":
         return Q(pk__in=[])

@@ -47,7 +47,7 @@ from workers.telemetry.limits import MAX_IMAGE, MAX_NAME, NAME_FIRST, NAME_REST,
 
 NAME, NOTE, USER = "mlflow.runName", "mlflow.note.content", "mlflow.user"
 LONGEST_NOTE = 4000
-LAST_STEP, LAST_TIME = 2**31 - 1, 253402300799
+LAST_STEP, LAST_TIME = 2**63 - 1, 253402300799
 MOST_POINTS, MOST_LABELS = 25_000, 20
 REQUESTS = 32
 """Number of requests with metrics whose repetition is recognised."""

@@ -96,9 +96,9 @@ class Run(models.Model):
     """Time at which a user requested an immediate end of a stopping run, without completing its iteration."""
     losses_from = models.IntegerField(default=0)
     """Attempts up to this number do not count for run.max_attempts: a user has resumed the run since."""
-    iteration = models.IntegerField(default=0)
+    iteration = models.BigIntegerField(default=0)
     """Iterations completed."""
-    iterations = models.IntegerField()
+    iterations = models.BigIntegerField()
     """Iterations wanted."""
     tone = models.PositiveSmallIntegerField(default=0)
     """Its colour on every page, 1 to RUN_TONES: the runs of a project take turns, in the order in which they are created."""
@@ -179,7 +179,7 @@ class Attempt(models.Model):
     """The start of the bundled Ray it was submitted to; empty for any other cluster."""
     resumed_from = models.CharField(max_length=400, blank=True)
     """Checkpoint path relative to the run folder; empty for a fresh start."""
-    resumed_iteration = models.IntegerField(default=0)
+    resumed_iteration = models.BigIntegerField(default=0)
     """Iteration of `resumed_from`, or the steps that a custom program had completed; 0 for a fresh start."""
     exact = models.BooleanField(default=False)
     """Whether a user selected `resumed_from`: then a damaged one is not replaced by another checkpoint."""

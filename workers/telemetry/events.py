@@ -417,7 +417,7 @@ class StatusEvent(Event):
 
     type: Literal["status"]
     state: State
-    iteration: Int32
+    iteration: Int64
     """Iterations completed."""
     message: str = Field("", max_length=MAX_TEXT)
     """What the run does; of a failed one the cause, as one sentence."""
@@ -431,7 +431,7 @@ class HeartbeatEvent(Event):
     """The driver is alive. Sent every 5 s, regardless of other events."""
 
     type: Literal["heartbeat"]
-    iteration: Int32
+    iteration: Int64
     lost: Size = 0
     """Events of the producer that are lost, because its disk was full; sent when there are new ones."""
 

@@ -7,7 +7,7 @@ import { layoutOf, windowOf } from "./layout.js";
 import { markedLayout } from "./marks.js";
 import { interval, took } from "./pace.js";
 import { plotly } from "./plotly.js";
-import { yRange } from "./range.js";
+import { ends, yRange } from "./range.js";
 import { saveMenu } from "./saving.js";
 import { leadTraces, showLeads } from "./leads.js";
 import { tracesOf } from "./traces.js";
@@ -96,7 +96,7 @@ export class Chart {
       return;
     }
     const { range, outside } = this.#range(traces, window);
-    const places = markedLayout(this.#options.marks(), (mark) => markPlace(mark, view.x, axis, columns.find(Boolean)), view.logx);
+    const places = markedLayout(this.#options.marks(), (mark) => markPlace(mark, view.x, axis, columns.find(Boolean)), view.logx, ends(traces.flatMap(({ x }) => x.filter(Number.isFinite))));
     this.#badge("[data-outside]", outside, `${outside} outside`);
     const drawing = this.#put(library, traces, { ...layoutOf(view, window, range), ...places });
     took(this, performance.now() - began);

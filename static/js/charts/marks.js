@@ -6,6 +6,7 @@ import { count } from "../format.js";
 const SIGNS = { checkpoint: "◆", attempt: "↻", edit: "✎", finding: "!", note: "¶" };
 const PLAIN = 60;
 const LINE_HEIGHT = 12;
+const MARGIN = 0.05; // of the extent of the data, on either side
 
 function markColour(mark) {
   if (mark.kind === "finding") return colour(mark.strong ? "bad" : "warn");
@@ -19,15 +20,16 @@ export function escapeHtml(text) {
 
 /* Shapes and annotations of a Plotly layout. `position`: a mark's x, or null if it has none on this axis. If there are very many plain
    checkpoints, lines are drawn for some of them; special ones always have a line. On a logarithmic axis Plotly expects annotations
-   at the logarithm, shapes at the value. */
-export function markedLayout(marks, position, logx) {
+   at the logarithm, shapes at the value. `extent`: the first and last x of the data; marks far outside would stretch the axis, and are
+   left out. */
+export function markedLayout(marks, position, logx, extent) {
   const plain = marks.filter((mark) => mark.kind === "checkpoint" && !mark.strong).length;
   const stride = Math.ceil(plain / PLAIN);
   const shapes = [], annotations = [], stacks = new Map();
   let seen = 0;
   for (const mark of marks) {
     const x = position(mark);
-    if (x === null || (logx && x <= 0)) continue;
+    if (x === null || (logx && x <= 0) || isFar(x, extent)) continue;
     const signed = mark.kind !== "checkpoint" || mark.strong;
     if (!signed && seen++ % stride) continue;
     shapes.push(line(x, mark, signed));
@@ -37,6 +39,11 @@ export function markedLayout(marks, position, logx) {
     annotations.push(sign(logx ? Math.log10(x) : x, mark, above));
   }
   return { shapes, annotations };
+}
+
+function isFar(x, [first, last]) {
+  const margin = MARGIN * (last - first);
+  return x < first - margin || x > last + margin;
 }
 
 function line(x, mark, signed) {

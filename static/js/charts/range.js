@@ -24,7 +24,8 @@ export function yRange(values, { most, log, fixed, whole }) {
   return { range: log ? padded(bounds.map(Math.log10), 0.1) : padded(visible(bounds), Math.abs(bounds[0]) * 0.1), outside };
 }
 
-function ends(values) {
+/* The least and the greatest value. */
+export function ends(values) {
   return values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
 }
 

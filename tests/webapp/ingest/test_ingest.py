@@ -57,6 +57,12 @@ class TestOrder:
         stored = [first for first, *_ in words if first not in ("SAVEPOINT", "RELEASE", "BEGIN", "COMMIT")]
         assert stored == ["SELECT"] * 6 + ["INSERT", "UPDATE", "WITH"], words
 
+    def test_completed_steps_have_64_bits(self, run: Run, event: Make, send: Send) -> None:
+        state = {"type": "status", "state": "running", "message": "", "facts": {}}
+        send(event(1, **state, iteration=10**12), event(2, type="heartbeat", iteration=2**62))
+        run.refresh_from_db()
+        assert run.iteration == 2**62
+
     def test_the_lost_events_of_each_producer_are_a_fact_of_the_run(
         self, run: Run, event: Make, send: Send
     ) -> None:
