@@ -66,6 +66,7 @@ ARGUMENTS: dict[str, Any] = {
     "number": number("report"),
     "sweep_id": number("sweep"),
     "template": name_of("template"),
+    "token": number("token"),
     "username": Annotated[str, typer.Argument(help="Username of the member.")],
     "version": Annotated[int, typer.Argument(help="Number of the version.")],
     "view": name_of("view"),
@@ -196,6 +197,13 @@ EPISODE_NOTE = {
     "label": (Annotated[str, typer.Option("--label", "-l", help="A label to search for.")], ""),
     "turn": TURN,
 }
+TOKEN: dict[str, Option] = {
+    "name": argument(str, "The purpose of the token."),
+    "scope": option(str, "read, launch (also launch and change runs) or admin (also delete, and manage members and tokens).", "launch"),
+    "project": option(str | None, "Slug of the only project that it opens; default: all of yours.", None),
+    "runs_per_day": option(int | None, "Maximum number of launches, resumes and jobs in 24 hours.", None, min=0),
+    "days": option(int, "Days until it expires; 0: it does not expire.", 365, min=0),
+}
 REQUESTS: dict[str, dict[str, Request]] = {
     "checkpoint": {
         "pin": post("Exempt a checkpoint from retention.", "runs/{run_id}/checkpoints/{checkpoint}/pin/", "checkpoints:Checkpoint"),
@@ -273,6 +281,12 @@ REQUESTS: dict[str, dict[str, Request]] = {
             empty="No templates yet: troupe template save NAME PRESET key=value"),
         "delete": delete("Delete a template; runs launched from it remain.",
             "templates/{template}/", "experiments:Template", done="deleted"),
+    },
+    "token": {
+        "list": Request("List your API tokens, newest first.", "tokens/", "projects:Token", empty="No tokens."),
+        "create": post("Create an API token and print it once; it may do no more than the one that creates it.",
+            "tokens/", "projects:NewToken", TOKEN),
+        "revoke": post("Revoke an API token permanently.", "tokens/{token}/revoke/", "projects:Token", done="revoked"),
     },
     "view": {
         "list": Request("List saved views: your own, and those of your projects.", "views/", "runs:SavedView",

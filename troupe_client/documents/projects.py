@@ -75,6 +75,40 @@ class ProjectToken(Document):
     expires_at: datetime | None
 
 
+class Token(ProjectToken):
+    """An API token of the caller, without its secret."""
+
+    columns: ClassVar = {"token": "id"} | ProjectToken.columns
+
+    id: int
+    revoked_at: datetime | None
+
+
+class NewToken(Token):
+    """A created token."""
+
+    columns: ClassVar = {"token": "id", "name": "name", "expires": "expires_at", "secret": "secret"}
+
+    secret: str = Field(description="The token itself, returned only once.")
+
+
+class TokenBody(Body):
+    """A token to create. It may do no more than the token that authenticates the request."""
+
+    name: str = Field(min_length=1, max_length=80, description="The purpose of the token.")
+    scope: Literal["read", "launch", "admin"] = Field(
+        "launch", description="read; launch includes read; admin includes both."
+    )
+    project: str = Field("", description="Slug of the only project that it opens; default: all of its user.")
+    runs_per_day: int | None = Field(
+        None,
+        ge=0,
+        le=10_000,
+        description="Maximum number of launches, resumes and jobs in 24 hours; null: no limit.",
+    )
+    days: int = Field(365, ge=0, le=3650, description="Days until it expires; 0: it does not expire.")
+
+
 class OwnToken(ProjectToken):
     """The token that authenticates a request."""
 

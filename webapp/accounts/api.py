@@ -8,11 +8,18 @@ from rest_framework.request import Request
 
 from troupe_client.documents import projects as documents
 from webapp.accounts.audit import audit_document, audit_read
+from webapp.accounts.granting import token_document, token_grant
 from webapp.accounts.models import ApiToken, User
 from webapp.accounts.permissions import Person
-from webapp.accounts.selectors import members_list, memberships_of, project_get, project_tokens
+from webapp.accounts.selectors import (
+    members_list,
+    memberships_of,
+    project_get,
+    project_tokens,
+    tokens_list,
+)
 from webapp.accounts.services import member_remove, member_set, project_create
-from webapp.accounts.tokens import launches_left, scopes_of
+from webapp.accounts.tokens import launches_left, scopes_of, token_revoke
 from webapp.api.routes import Routes
 
 MEMBERS = "projects/<slug:slug>/members/"
@@ -61,6 +68,27 @@ def member_end(user: Person, slug: str, username: str) -> documents.RemovedMembe
 def tokens(user: Person, slug: str) -> list[documents.ProjectToken]:
     """Return the active tokens, newest first: all members' for owners, the caller's own for others. Secrets are omitted."""
     return [_token(token) for token in project_tokens(user, project_get(user, slug))]
+
+
+@routes.get("tokens/", name="tokens")
+def own_tokens(user: Person) -> list[documents.Token]:
+    """Return the caller's tokens, newest first, with those that have expired or are revoked. Secrets are omitted."""
+    return [token_document(token) for token in tokens_list(cast(User, user)).select_related("user")]
+
+
+@routes.post("tokens/", status=201, admin=True)
+def token_add(user: Person, body: documents.TokenBody) -> documents.NewToken:
+    """Create a token and return its secret once. It may do no more than the token of this request."""
+    made, secret = token_grant(user, body)
+    return documents.NewToken(**dict(token_document(made)), secret=secret)
+
+
+@routes.post("tokens/<int:token>/revoke/", name="token-revoke", admin=True)
+def token_remove(user: Person, token: int) -> documents.Token:
+    """Revoke one of the caller's tokens permanently."""
+    if not token_revoke(cast(User, user), token):
+        raise Http404(f"you have no active token {token}")
+    return token_document(ApiToken.objects.select_related("user", "project").get(pk=token))
 
 
 @routes.get("token/", name="token")

@@ -8,6 +8,7 @@ from django.core.exceptions import ValidationError
 from django.test import Client
 from django.utils import timezone
 
+from tests.webapp.api.conftest import call_with, caller
 from webapp.accounts.models import ApiToken, AuditEntry, Membership, Project, User
 from webapp.accounts.permissions import can_edit
 from webapp.accounts.selectors import project_tokens, tokens_list
@@ -202,3 +203,38 @@ def test_the_limit_is_set_on_the_page_and_of_one_token_only(
     assert launched.status_code == 201
     entry = AuditEntry.objects.get(act="run.launch")
     assert (entry.token, entry.details["token"]) == (ApiToken.objects.get(name="other"), "other")
+
+
+class TestGrant:
+    """Tokens that are created with a token."""
+
+    def test_a_token_is_created_listed_and_revoked_once(self, user: User, project: Project) -> None:
+        admin = caller(user, "admin")
+        made = admin("tokens/", {"name": "laptop", "scope": "launch", "project": project.slug}).json()
+        token = token_find(made["secret"])
+        assert token is not None and token.scopes == ["launch", "read"] and token.project == project
+        assert timedelta(364) < token.expires_at - timezone.now() < timedelta(366)  # type: ignore[operator]
+        assert AuditEntry.objects.get(act="token.make").target == "laptop"
+        listed = admin("tokens/").json()["results"]
+        assert {row["id"] for row in listed} >= {made["id"]} and "secret" not in listed[0]
+        assert admin(f"tokens/{made['id']}/revoke/", {}).json()["revoked_at"]
+        assert token_find(made["secret"]) is None
+        assert admin(f"tokens/{made['id']}/revoke/", {}).status_code == 404
+
+    def test_a_token_creates_none_that_may_do_more(self, user: User, project: Project) -> None:
+        other = project_create(user, "Other")
+        end = timezone.now() + timedelta(days=2)
+        limits: list[tuple[list[str], dict[str, Any]]] = [
+            (["launch"], {}),
+            (["admin"], {"runs_per_day": 1}),
+            (["admin"], {"project": project, "expires": end}),
+        ]
+        answers = []
+        for scopes, limit in limits:
+            _, secret = token_create(user, "t", scopes, **limit)
+            call = call_with(secret)
+            answers.append(call("tokens/", {"name": "more", "scope": "admin", "days": 0}))
+        assert [answer.status_code for answer in answers] == [403, 403, 201]
+        made = answers[2].json()
+        assert made["project"] == project.slug and ApiToken.objects.get(pk=made["id"]).expires_at == end
+        assert call("tokens/", {"name": "n", "project": other.slug}).status_code == 404

@@ -84,6 +84,7 @@ GROUPS: dict[str, Group] = {
         (projects.app,),
     ),  # fmt: skip
     "member": Group("List and change the members of a project.", PROJECTS, ()),
+    "token": Group("Create, list and revoke API tokens.", PROJECTS, ()),
     "share": Group("Create and revoke read-only links.", PROJECTS, (projects.shares,)),
     "channel": Group("Send messages of a project to e-mail or chat.", PROJECTS, (health.channel,)),
     "webhook": Group("Send events of a project to an address.", PROJECTS, ()),
