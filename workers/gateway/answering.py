@@ -33,6 +33,8 @@ class Asked(BaseModel):
     model_config = ConfigDict(extra="allow")
     id_prefix: ClassVar[str] = "chatcmpl-"
     """How the ids of its calls begin."""
+    conversation_field: ClassVar[str] = "messages"
+    """The field with the conversation."""
     ignored_fields: ClassVar[tuple[str, ...]] = ()
     """Fields that are checked but not applied: the role's own settings are used, because the policy learns from that
     distribution.
@@ -146,18 +148,27 @@ class Dialect:
 
 async def answer_chat(session: Session, request: Asked, batcher: Batcher) -> list[Answered]:
     """Answer a conversation. Raises RequestRefused."""
-    role, tools = session.role_of(request.model), request.offered
+    role, call = _start_chat(session, request)
+    return [await _answered(session, role, call, request, batcher, request.offered or False)]
+
+
+def prompt_tokens(session: Session, request: Asked) -> int:
+    """Number of tokens of a conversation's prompt, as `answer_chat` would make it. Raises RequestRefused."""
+    return len(_start_chat(session, request)[1].prompt_ids)
+
+
+def _start_chat(session: Session, request: Asked) -> tuple[str, Call]:
+    role = session.role_of(request.model)
     normal = [normalise_message(message) for message in request.chat]
     number, name = session.next_call()
-    call = session.conversation(role).start_call(
+    return role, session.conversation(role).start_call(
         normal,
-        tools,
+        request.offered,
         number=number,
         id=request.id_prefix + name,
         continues=request.continues,
         stops=(*session.spec.clients[role].settings.stop, *request.stops),
     )
-    return [await _answered(session, role, call, request, batcher, tools or False)]
 
 
 async def answer_texts(

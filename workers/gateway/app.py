@@ -22,11 +22,20 @@ from starlette.routing import Route
 
 from training_core.config.rollout import Agent
 from training_core.errors import RequestRefused
-from training_core.llm.agents.messages import shorten
+from training_core.llm.agents.messages import normalise_message, shorten
 from training_core.llm.agents.session import Session, SessionRegistry, end_failed
 from training_core.llm.generation.base import SamplingSettings
-from workers.gateway.answering import Answered, Asked, Batcher, Dialect, discard, encoded
-from workers.gateway.dialects.anthropic import MESSAGES
+from workers.gateway.answering import (
+    Answered,
+    Asked,
+    Batcher,
+    Dialect,
+    discard,
+    encoded,
+    prompt_tokens,
+)
+from workers.gateway.dialects.anthropic import MESSAGES, CountTokensRequest
+from workers.gateway.dialects.anthropic import error as anthropic_error
 from workers.gateway.dialects.openai import CHAT, TEXT
 from workers.gateway.dialects.openai import error as openai_error
 from workers.gateway.dialects.responses import RESPONSES
@@ -41,10 +50,10 @@ DIALECTS: dict[str, Dialect] = {
     "/v1/completions": TEXT,
     "/v1/responses": RESPONSES,
     "/v1/messages": MESSAGES,
-    "/v1/v1/messages": MESSAGES,  # Anthropic's clients add /v1 to the base URL
+    "/v1/v1/messages": MESSAGES,
 }
 """The dialects by the path of their requests, below an episode's address. Another API is a module of dialects/, with a
-Dialect for each of its paths, and a line here.
+Dialect for each of its paths, and a line here. Anthropic's clients add /v1 to the base URL.
 """
 MAX_BODY = 64 << 20
 """Bytes of one request."""
@@ -52,17 +61,17 @@ _SURROGATE = rb"\ud"
 """Start of an escaped surrogate in a body; tokenizers do not accept single surrogates."""
 RETRY_AFTER = "1"
 """Seconds after which an agent that got no episode may retry."""
-_REPORT = {"reward", "rewards", "success", "outcome"}
+_REPORT = {"reward", "rewards", "parts", "success", "outcome"}
 _ENDING = _REPORT | {"error", "infrastructure"}
 _KEY = re.compile(r"ep-[\w-]{24}|(?<=^/episodes/)[^/]+")
 _ANSWERED = (
-    "the gateway answers POST chat/completions, completions, responses and messages, and GET models, below the base URL, "
-    "which ends with /v1"
+    "the gateway answers POST chat/completions, completions, responses, messages and messages/count_tokens, and GET models, "
+    "below the base URL, which ends with /v1"
 )
 _OTHER_APIS = (
     ("/embeddings", "a policy gives no embeddings; compute them elsewhere"),
     ("/responses/", "responses are not stored; send the whole conversation as `input` of POST responses"),
-    ("/messages/", "only POST messages is answered of Anthropic's API"),
+    ("/messages/", "of Anthropic's API, POST messages and messages/count_tokens and GET models are answered"),
 )
 """Remedies by a part of the path."""
 
@@ -98,8 +107,13 @@ def make_app(
     calls: list[tuple[str, Handler, str, Failure]] = [
         (path, api.answering(dialect), "POST", dialect.error) for path, dialect in DIALECTS.items()
     ]
+    for base, failure in (("/v1", openai_error), ("/v1/v1", anthropic_error)):
+        calls += [
+            (f"{base}/models", api.models, "GET", failure),
+            (base + "/models/{name}", api.model, "GET", failure),
+            (f"{base}/messages/count_tokens", api.count_tokens, "POST", anthropic_error),
+        ]
     calls += [
-        ("/v1/models", api.models, "GET", openai_error),
         ("/reward", api.reward, "POST", openai_error),
         ("/close", api.close, "POST", openai_error),
     ]
@@ -111,6 +125,7 @@ def make_app(
     routes += [
         Route("/episodes", _guarded(api.take), methods=["POST"]),
         Route("/episodes/{key}", _guarded(api.show), methods=["GET"]),
+        Route("/", _guarded(api.show), methods=["GET"]),
         Route("/health", _guarded(api.health), methods=["GET"]),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _no_such_path})
@@ -139,13 +154,23 @@ class _Api:
 
         return answer
 
+    async def count_tokens(self, request: Request) -> Response:
+        """The number of tokens of a conversation's prompt, by Anthropic's API."""
+        session = self._session(request)
+        return Json(
+            {"input_tokens": prompt_tokens(session, await _read(request, CountTokensRequest, session))}
+        )
+
     async def models(self, request: Request) -> Response:
-        clients = self._session(request).spec.clients
-        data = [
-            {"id": role, "object": "model", "created": 0, "owned_by": client.policy}
-            for role, client in clients.items()
-        ]
-        return Json({"object": "list", "data": data})
+        """The roles, with the fields of OpenAI's and of Anthropic's API."""
+        models = _models(self._session(request))
+        ends = {"first_id": next(iter(models)), "last_id": list(models)[-1]}
+        return Json({"object": "list", "data": list(models.values()), "has_more": False} | ends)
+
+    async def model(self, request: Request) -> Response:
+        """One role, with the fields of both APIs."""
+        session = self._session(request)
+        return Json(_models(session)[session.role_of(request.path_params["name"])])
 
     async def take(self, request: Request) -> Response:
         """The next episode that waits for an agent; 409 if there is none."""
@@ -201,8 +226,8 @@ class _Api:
         return Json({"closed": False})
 
     async def close(self, request: Request) -> Response:
-        """Close the episode, with a last report if given. An `error` marks it as failed, or gives it the reward of failures
-        unless it is of the agent's `infrastructure`.
+        """Close the episode, with a last report if given, and answer its outcome. An `error` marks it as failed, or gives it the
+        reward of failures unless it is of the agent's `infrastructure`.
         """
         session = self._session(request)
         ending = _checked(await _object(request, session), _ENDING)
@@ -211,7 +236,10 @@ class _Api:
         error = str(ending.get("error") or "")
         counts = error and not ending.get("infrastructure")
         end_failed(session, error, self._section.failure_reward if counts else None)
-        return Json({"closed": True})
+        outcome = session.outcome
+        return Json(
+            {"closed": True, "failed": bool(outcome.error), "error": outcome.error or outcome.failure}
+        )
 
     async def health(self, request: Request) -> Response:
         return Json({"status": "ok"} | self._sessions.counts())
@@ -219,6 +247,22 @@ class _Api:
     def _session(self, request: Request) -> Session:
         key = request.path_params.get("key") or _bearer(request) or request.headers.get("x-api-key", "")
         return self._sessions.find(key)
+
+
+def _models(session: Session) -> dict[str, dict[str, Any]]:
+    """The roles as models."""
+    return {
+        role: {
+            "id": role,
+            "object": "model",
+            "created": 0,
+            "owned_by": client.policy,
+            "type": "model",
+            "display_name": role,
+            "created_at": "1970-01-01T00:00:00Z",
+        }
+        for role, client in session.spec.clients.items()
+    }
 
 
 def _guarded(handler: Handler, failure: Failure = openai_error) -> Handler:
@@ -294,6 +338,7 @@ async def _read(request: Request, kind: type[Asked], session: Session) -> Asked:
 
 
 HEADER = "x-troupe-ignored"
+_FOLDED = "a role that the model's chat template refuses; its message is part of a neighbour"
 MAX_HEADER = 4096
 """Characters of the header's value."""
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
@@ -326,11 +371,14 @@ class Ignored:
         """The header that names the ignored fields; empty if there are none. Raises RequestRefused for an unknown role,
         and with `strict` for a field that would be ignored.
         """
-        settings = session.spec.clients[session.role_of(asked.model)].settings
-        answered = _NEUTRAL | _own_values(settings, continues=asked.continues)
+        client = session.spec.clients[session.role_of(asked.model)]
+        answered = _NEUTRAL | _own_values(client.settings, continues=asked.continues)
+        unapplied = asked.unapplied
+        if (chat := asked.chat) and client.renderer.folds(list(map(normalise_message, chat)), asked.offered):
+            unapplied[f"{asked.conversation_field}.role"] = _FOLDED
         fields = {
             _name(field): value
-            for field, value in asked.unapplied.items()
+            for field, value in unapplied.items()
             if not any(_equal(value, other) for other in answered.get(field, ()))
         }
         if not fields:

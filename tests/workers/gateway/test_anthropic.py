@@ -172,6 +172,42 @@ def test_fields_that_are_not_applied_are_named(gateway: Gateway) -> None:
     assert named == {"temperature", "top_k", "thinking", "tool_choice", "tools.web_search_20250305"}
 
 
+def test_tokens_are_counted_as_a_message_has_them(gateway: Gateway) -> None:
+    """With a history, tools and a system message; nothing is recorded."""
+    session = make_session(Scripted("seven", "four"))
+    first = post(gateway, session, [ASK]).json()
+    fields: dict[str, Any] = {
+        "system": "Be brief.",
+        "tools": [TOOL],
+        "messages": [ASK, {"role": "assistant", "content": first["content"]}, ASK],
+    }
+    headers = {"x-api-key": session.key, "anthropic-version": "2023-06-01"}
+    for base in ("/v1", "/v1/v1"):
+        counted = httpx.post(
+            f"{gateway.url}{base}/messages/count_tokens", json={"model": "solver"} | fields, headers=headers,
+            trust_env=False,
+        )  # fmt: skip
+        assert counted.status_code == 200 and len(session.calls()) == 1
+    messages = fields.pop("messages")
+    assert counted.json() == {
+        "input_tokens": post(gateway, session, messages, **fields).json()["usage"]["input_tokens"]
+    }
+
+
+def test_the_roles_are_models_of_both_apis(gateway: Gateway) -> None:
+    session = make_session(Scripted(), ("solver", "critic"))
+    address = gateway.open(session)
+    for base in (address, f"{address}/v1"):
+        listed = httpx.get(f"{base}/models", trust_env=False).json()
+        assert (listed["object"], listed["has_more"], listed["last_id"]) == ("list", False, "critic")
+        assert [(model["id"], model["object"], model["type"]) for model in listed["data"]] == [
+            ("solver", "model", "model"), ("critic", "model", "model"),
+        ]  # fmt: skip
+        assert httpx.get(f"{base}/models/critic", trust_env=False).json() == listed["data"][1]
+        unknown = httpx.get(f"{base}/models/other", trust_env=False)
+        assert unknown.status_code == 404 and "solver, critic" in unknown.json()["error"]["message"]
+
+
 PROGRAM = """
 import json, sys
 import anthropic

@@ -28,6 +28,15 @@ from workers.gateway.gateway import Gateway
 from workers.protocol import Attempt
 
 pytest.importorskip("mcp")
+from mcp.types import (
+    BlobResourceContents,
+    CallToolResult,
+    EmbeddedResource,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+
 FILE = Path(__file__).with_name("mcp_server.py")
 LOCAL: dict[str, Any] = {"command": ["python", str(FILE)], "folders": [str(FILE.parent)]}
 TASK = {"title": "sum", "label": "5", "messages": [{"role": "user", "content": "What is 2 + 3?"}]}
@@ -80,9 +89,9 @@ def played(gateway: Gateway, args: dict[str, Any], *answers: str) -> tuple[float
 
 
 def test_the_policy_sees_results_and_errors_of_the_tools(gateway: Gateway, args: dict[str, Any]) -> None:
-    answers = call("add", a=2, b=3), call("add", a=2), call("nothing"), call("picture"), "It is 5."
-    reward, (total, wrong, unknown, picture) = played(gateway, args, *answers)
-    assert (reward, total, unknown) == (1.0, "5", "error: unknown tool")
+    answers = call("add", a=2, b=3), call("add", a=2), call("picture"), "It is 5."
+    reward, (total, wrong, picture) = played(gateway, args, *answers)
+    assert (reward, total) == (1.0, "5")
     assert wrong.startswith("error: Error executing tool add") and picture == "here\n[image]"
 
 
@@ -124,8 +133,35 @@ def test_arguments_that_cannot_be_sent_are_the_policys_error(http: dict[str, Any
 
 
 def test_a_tool_that_is_not_offered_is_not_called(gateway: Gateway, http: dict[str, Any]) -> None:
-    _, seen = played(gateway, http | {"tools": ["add"]}, call("look"), "5")
-    assert seen == ["error: unknown tool"]
+    """The call is the text of the final answer."""
+    assert played(gateway, http | {"tools": ["add"]}, call("look")) == (0.0, [])
+
+
+LINK = ResourceLink(type="resource_link", name="map", uri="file:///map.txt")  # type: ignore[arg-type]
+FILE_TEXT = TextResourceContents(uri="file:///a.txt", text="north")  # type: ignore[arg-type]
+BYTES = BlobResourceContents(uri="file:///a.bin", blob="AA==")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("content", "structured", "error", "text"),
+    [
+        ([], {"goal": "città"}, False, '{"goal": "città"}'),
+        ([], {"code": 4}, True, 'error: {"code": 4}'),
+        ([TextContent(type="text", text="x")], {"goal": "x"}, False, "x"),
+        ([EmbeddedResource(type="resource", resource=FILE_TEXT), LINK], None, False, "north\nmap: file:///map.txt"),
+        ([EmbeddedResource(type="resource", resource=BYTES)], {"a": 1}, False, '{"a": 1}\n[resource file:///a.bin]'),
+        ([], None, False, ""),
+    ],
+)  # fmt: skip
+def test_the_policy_sees_every_kind_of_result(
+    content: list[Any], structured: Any, error: bool, text: str
+) -> None:
+    class Server:
+        async def call_tool(self, name: str, values: Any) -> CallToolResult:
+            return CallToolResult(content=content, structuredContent=structured, isError=error)
+
+    called = SimpleNamespace(name="look", arguments="{}")
+    assert asyncio.run(McpAgent(url="http://127.0.0.1:9/mcp").result(Server(), called)) == text
 
 
 TOOLS = ["add", "note", "look", "wait", "picture", "end", "surroundings", "leave"]

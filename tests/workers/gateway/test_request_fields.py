@@ -1,13 +1,16 @@
 """Every field of a request is applied, refused, or named in x-troupe-ignored."""
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.training_core.llm.learning.chat_tokenizers import WITH_DEFAULT_SYSTEM, chat_tokenizer
 from tests.workers.gateway.playing import Recorded, Scripted, make_gateway, make_session
 from training_core.llm.agents.session import Session
+from training_core.llm.generation.rendering import Renderer
 from training_core.llm.generation.torch_engine import TorchEngine
 from workers.gateway.gateway import Gateway
 
@@ -72,6 +75,36 @@ def test_fields_of_sections_and_odd_names_are_named(gateway: Gateway, session: S
     assert set(text.headers["x-troupe-ignored"].split(", ")) == {"messages", "logprobs", "suffix"}
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_role_that_the_template_refuses_is_named(strict: bool) -> None:
+    """In the dialects alike; system messages at the start are joined without a word."""
+    tokenizer = chat_tokenizer(WITH_DEFAULT_SYSTEM)
+    tokenizer.chat_template = (
+        "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('one') }}{% endif %}"
+        "{{ m.role }} {{ m.content }}\n{% endfor %}"
+    )
+    policy = Scripted(*["seven"] * 3)
+    session = make_session(policy)
+    client = replace(session.spec.clients["solver"], renderer=Renderer(tokenizer))
+    session = Session(replace(session.spec, clients={"solver": client}))
+    gateway = make_gateway(strict=strict)
+    user, late = ASK["messages"][0], {"role": "developer", "content": "late"}
+    try:
+        address = gateway.open(session)
+        joined = post(address, "/responses", instructions="A", input=[late, user], messages=None)
+        assert joined.status_code == 200 and "x-troupe-ignored" not in joined.headers
+        chat = post(address, messages=[user, late, user])
+        items = post(address, "/responses", input=[user, late], messages=None)
+        if strict:
+            assert [chat.status_code, items.status_code] == [400, 400]
+            assert "messages.role" in chat.json()["error"]["message"] and len(policy.prompts) == 1
+        else:
+            named = [answer.headers["x-troupe-ignored"] for answer in (chat, items)]
+            assert named == ["messages.role", "input.role"]
+    finally:
+        gateway.close()
+
+
 def test_strict_refuses_fields_that_are_not_applied() -> None:
     strict = make_gateway(strict=True)
     try:
@@ -122,5 +155,9 @@ def test_an_end_without_a_reward_keeps_success_and_outcome(gateway: Gateway) -> 
     address = gateway.open(session).removesuffix("/v1")
     httpx.post(f"{address}/reward", json={"reward": 0.5}, trust_env=False)
     httpx.post(f"{address}/close", json={"success": True, "outcome": "solved"}, trust_env=False)
+    again = httpx.post(f"{address}/close", json={"error": "late"}, trust_env=False).json()
+    assert again == {"closed": True, "failed": False, "error": ""}, "as the run counts it"
+    own = httpx.get(f"{gateway.url}/", headers={"Authorization": f"Bearer {session.key}"}, trust_env=False)
+    assert own.json() == httpx.get(address, trust_env=False).json()
     outcome = session.done.result()
     assert (outcome.reward, outcome.success, outcome.text, outcome.error) == (0.5, True, "solved", "")

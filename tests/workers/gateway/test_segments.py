@@ -15,6 +15,7 @@ from workers.gateway.gateway import Gateway
 
 EOS = TOKENIZER.eos_token_id
 ASK: list[Any] = [{"role": "user", "content": "What is the weather?"}]
+CLOSED = {"closed": True, "failed": False, "error": ""}
 
 
 def ids(text: str) -> list[int]:
@@ -205,7 +206,7 @@ def test_rewards_by_role_call_and_total(gateway: Gateway) -> None:
     assert httpx.post(f"{address}/reward", json={"reward": 9}, timeout=60).status_code == 200
     given = {"reward": 1.0, "rewards": {first.id: 0.25, "critic": -0.5}, "success": True, "outcome": "well"}
     assert httpx.post(f"{address}/reward", json=given, timeout=60).status_code == 200
-    assert httpx.post(f"{address}/close", timeout=60).json() == {"closed": True}
+    assert httpx.post(f"{address}/close", timeout=60).json() == CLOSED
     with pytest.raises(openai.ConflictError, match="closed"):
         agent.chat.completions.create(model="solver", messages=ASK)
     assert httpx.post(f"{address}/reward", json=given, timeout=60).status_code == 409

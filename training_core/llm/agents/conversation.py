@@ -15,7 +15,9 @@ from typing import Any
 from training_core.llm.agents.messages import (
     Chat,
     Key,
+    answer_messages,
     comparison_key,
+    join_answer,
     normalise_message,
     transcript_messages,
 )
@@ -47,6 +49,8 @@ class Call:
     reward: float = 0.0
     received: bool = True
     """Whether its client received the answers; others are not trained on, unless a later call continues them."""
+    replies: list[Chat] = field(default_factory=list, repr=False)
+    """The answers as messages; none for plain text."""
     text: str = field(default="", repr=False)
     """The messages as the chat template renders them."""
     history: "_History | None" = field(default=None, repr=False)
@@ -69,6 +73,8 @@ class Segment:
     """Everything after the prompt: answers, and the text between them under a loss mask."""
     reward: float
     """Sum of the rewards of the calls that are trained on here."""
+    dialogue: list[dict[str, str]]
+    """What the answer consists of, if it is that of several calls or calls tools."""
 
 
 @dataclass(eq=False)
@@ -113,12 +119,8 @@ class Conversation:
         """
         self._stops.update(stop.strip() for stop in stops if stop.strip())
         tools_key = json.dumps(list(tools), sort_keys=True) if tools else ""
-        path = [(self._histories.setdefault(tools_key, _History()), "")]
-        for message in messages:
-            path.append(self._extended(path[-1][0], message))
-        call = Call(
-            id, number, list(messages), tools_key, [], None, continues, history=path[-1 - continues][0]
-        )
+        messages, path = self._followed(self._histories.setdefault(tools_key, _History()), messages)
+        call = Call(id, number, messages, tools_key, [], None, continues, history=path[-1 - continues][0])
         start = path[-1][0].answer if continues else None
         if start and not self.renderer.ends(start[0].answers[start[1]].token_ids):
             call.parent, call.prompt_ids, call.text = start, start[0].ids(start[1]), start[0].text
@@ -144,6 +146,7 @@ class Conversation:
         for choice, message in enumerate(replies):
             reply = normalise_message(message)
             reply["content"] = opening + reply["content"]
+            call.replies.append(reply)
             history = call.history.longer.setdefault(comparison_key(reply), _History())
             history.answers.append((call, choice))
 
@@ -177,6 +180,20 @@ class Conversation:
             for leaf in sorted(leaves, key=lambda leaf: (leaf[0].id, leaf[1]) in unused)
         }
         return [segments[leaf] for leaf in leaves]
+
+    def _followed(
+        self, start: _History, messages: Sequence[Chat]
+    ) -> tuple[list[Chat], list[tuple[_History, str]]]:
+        """The messages, with recorded answers in one piece, and the histories that they lead to; see `_extended`."""
+        messages, path = list(messages), [(start, "")]
+        while len(path) <= len(messages):
+            at = len(path) - 1
+            extended = self._extended(path[-1][0], messages[at])
+            if messages[at]["role"] == "assistant" and not extended[0].answers:
+                messages[at:] = _in_one_piece(path[-1][0], messages[at:])
+                extended = self._extended(path[-1][0], messages[at])
+            path.append(extended)
+        return messages, path
 
     def _extended(self, history: _History, message: Chat) -> tuple[_History, str]:
         """A history with one more message, and what the agent has appended to the answer that the message is."""
@@ -246,4 +263,39 @@ class Conversation:
         mask = None if all(joined.loss_mask or ()) else joined.loss_mask
         joined = replace(joined, text=text, loss_mask=mask)
         calls = [call for call, _ in path]
-        return Segment(calls, transcript_messages(first.messages), first.prompt_ids, joined, reward)
+        several = len(path) > 1 or _calls_tools(leaf, choice)
+        dialogue = _dialogue(first, leaf, choice) if several else []
+        prompt = transcript_messages(first.messages)
+        return Segment(calls, prompt, first.prompt_ids, joined, reward, dialogue)
+
+
+def _calls_tools(call: Call, choice: int) -> bool:
+    return bool(call.replies) and bool(call.replies[choice].get("tool_calls"))
+
+
+def _dialogue(first: Call, last: Call, choice: int) -> list[dict[str, str]]:
+    """The messages of a segment behind those of its first call."""
+    before = len(first.messages) - first.continues
+    end = len(last.messages) - last.continues
+    return answer_messages([*last.messages[before:end], *last.replies[choice : choice + 1]])
+
+
+def _in_one_piece(history: _History, messages: list[Chat]) -> list[Chat]:
+    """Messages that begin with an answer. If they are parts of a recorded one, with results of its calls between them:
+    that answer, and the results behind it.
+    """
+    most = max((len(key[2]) for key, longer in history.longer.items() if longer.answers), default=0)
+    parts: list[Chat] = []
+    results: list[Chat] = []
+    for end, message in enumerate(messages, 1):
+        if message["role"] == "tool":
+            results.append(message)
+            continue
+        parts.append(message)
+        if message["role"] != "assistant" or sum(len(part.get("tool_calls") or ()) for part in parts) > most:
+            break
+        answer = join_answer(parts)
+        recorded = history.longer.get(comparison_key(answer))
+        if len(parts) > 1 and recorded and recorded.answers:
+            return [answer, *results, *messages[end:]]
+    return messages

@@ -5,6 +5,7 @@ own process of a local one. For another reward, override `reward`.
 """
 
 import asyncio
+import json
 import logging
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -17,6 +18,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from training_core.config.base import Section, cross_field
 from training_core.config.errors import error_messages
 from training_core.errors import ConfigError, EnvironmentFailure, InvalidValue
+from training_core.event_loop import in_process_loop
 from training_core.llm.agents.calculator import reward
 from training_core.sandbox.bubblewrap import sandbox_filter, server_command
 
@@ -65,7 +67,7 @@ class McpAgent:
 
     def check(self) -> None:
         """Connect to the server once. Raises ConfigError, EnvironmentFailure."""
-        asyncio.run(self.connected(_tools))
+        asyncio.run(in_process_loop(self.connected(_tools)))
 
     async def run(self, data: Mapping[str, Any], *, client: Any, **extra: Any) -> float:
         """The reward of the final answer. Raises EnvironmentFailure if there is no server."""
@@ -119,8 +121,7 @@ class McpAgent:
                 return f"error: {error}"[: self.settings.result_characters]
             text = f"the MCP server failed in a call of {called.name}: {type(error).__name__} {error}"
             raise EnvironmentFailure(text) from error
-        text = "\n".join(getattr(part, "text", f"[{part.type}]") for part in answer.content)
-        return ("error: " if answer.isError else "") + text[: self.settings.result_characters]
+        return ("error: " if answer.isError else "") + _text(answer)[: self.settings.result_characters]
 
     async def connected(self, use: Callable[[Any, list[dict[str, Any]]], Awaitable[Any]]) -> Any:
         """The result of `use`, called with a session and its tools. Raises EnvironmentFailure if there is no server, and the errors of
@@ -173,6 +174,23 @@ class McpAgent:
         install = "Run pip install 'troupe[mcp]'" if isinstance(error, ImportError) else "Start it"
         remedy = f"{install}, or correct workflow.args (docs/train/mcp-tools.md)"
         return EnvironmentFailure(f"the MCP server {server} does not answer: {lines[-1]}.", remedy=remedy)
+
+
+def _text(answer: Any) -> str:
+    """A tool's result: its texts, or its structured content where it has none."""
+    parts = [_part_text(part) for part in answer.content]
+    if answer.structuredContent is not None and not any(getattr(part, "text", "") for part in answer.content):
+        parts.insert(0, json.dumps(answer.structuredContent, ensure_ascii=False))
+    return "\n".join(filter(None, parts))
+
+
+def _part_text(part: Any) -> str:
+    """A text, an embedded resource's text, a link's name and address; of others, such as pictures, their kind."""
+    if part.type == "resource":
+        return getattr(part.resource, "text", "") or f"[resource {part.resource.uri}]"
+    if part.type == "resource_link":
+        return f"{part.name}: {part.uri}"
+    return getattr(part, "text", f"[{part.type}]")
 
 
 async def _tools(session: Any, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:

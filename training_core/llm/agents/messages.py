@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from training_core.errors import RequestRefused
@@ -11,7 +12,7 @@ from training_core.types import Message
 Chat = Mapping[str, Any]
 """A message with all possible keys: role, content, tool_calls, tool_call_id, name."""
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
-Key = tuple[str, str, str]
+Key = tuple[str, str, tuple[str, ...]]
 """The key by which messages are compared: role, stripped text, tool calls."""
 
 _SYNONYMS = {"developer": "system", "function": "tool"}
@@ -46,16 +47,39 @@ def shorten(value: Any) -> str:
 
 
 def comparison_key(message: Chat) -> Key:
-    """The comparison key of a plain message. Ids of tool calls are excluded, because frameworks generate their own."""
-    calls = [
-        (call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls") or []
-    ]
-    return message["role"], message["content"].strip(), json.dumps(calls, sort_keys=True) if calls else ""
+    """The comparison key of a plain message. Ids of tool calls are excluded, because frameworks generate their own.
+    Numbers are compared as JavaScript reads them, because its clients write 1.0 as 1 and round integers above 2**53.
+    """
+    calls = [call["function"] for call in message.get("tool_calls") or ()]
+    keys = (json.dumps([call["name"], _by_value(call["arguments"])], sort_keys=True) for call in calls)
+    return message["role"], message["content"].strip(), tuple(keys)
+
+
+def join_answer(messages: Sequence[Chat]) -> dict[str, Any]:
+    """Assistant messages as the one answer of which they are parts: some clients send each of its calls by itself."""
+    calls = [call for message in messages for call in message.get("tool_calls") or ()]
+    text = "".join(message["content"] for message in messages)
+    return {**messages[0], "content": text} | ({"tool_calls": calls} if calls else {})
 
 
 def transcript_messages(messages: Sequence[Chat]) -> list[Message]:
     """Messages for transcripts: only role and content, with tool calls as text."""
-    return [{"role": message["role"], "content": _transcript_text(message)} for message in messages]
+    return [
+        {
+            "role": message["role"],
+            "content": "\n".join(filter(None, (message["content"], _calls_text(message)))),
+        }
+        for message in messages
+    ]
+
+
+def answer_messages(messages: Sequence[Chat]) -> list[dict[str, str]]:
+    """Messages for transcripts with their tool calls, as text, apart from their content."""
+    return [
+        {"role": message["role"], "content": message["content"]} | ({"tool_calls": calls} if calls else {})
+        for message in messages
+        for calls in [_calls_text(message)]
+    ]
 
 
 def parse_answer(text: str, *, tools: Sequence[Mapping[str, Any]] | bool) -> dict[str, Any]:
@@ -98,6 +122,21 @@ def _call(call: Any) -> dict[str, Any]:
     }
 
 
+def _by_value(value: Any) -> Any:
+    """A value of JSON with its numbers as JavaScript's, which reads -0.0 as 0 and writes infinity as null."""
+    if isinstance(value, Mapping):
+        return {str(name): _by_value(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_by_value(item) for item in value]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number + 0.0 if isfinite(number) else None
+
+
 def _arguments(value: Any) -> dict[str, Any]:
     """A tool call's arguments as an object, as chat templates need it."""
     if isinstance(value, Mapping):
@@ -109,9 +148,9 @@ def _arguments(value: Any) -> dict[str, Any]:
     return arguments if isinstance(arguments, dict) else {"arguments": arguments}
 
 
-def _transcript_text(message: Chat) -> str:
-    calls = [
+def _calls_text(message: Chat) -> str:
+    calls = (
         f"{call['function']['name']}({json.dumps(call['function']['arguments'], ensure_ascii=False)})"
-        for call in message.get("tool_calls") or []
-    ]
-    return "\n".join(part for part in (message["content"], *calls) if part)
+        for call in message.get("tool_calls") or ()
+    )
+    return "\n".join(calls)

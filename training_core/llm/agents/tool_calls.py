@@ -197,9 +197,9 @@ def extract_calls(text: str, tools: Sequence[Mapping[str, Any]] | bool) -> tuple
     """An answer's text without its calls, and the calls in OpenAI's form.
 
     `tools` are the offered tools, whose schemas type the parameters; True if they are not known. A draft in a thought
-    is not a call. What cannot be parsed, or cannot be represented as JSON in UTF-8, stays text.
+    is not a call, nor is one of a tool that was not offered. What cannot be parsed, or cannot be represented as JSON in UTF-8, stays text.
     """
-    spans = _Parser(text, () if isinstance(tools, bool) else tools).spans()
+    spans = _Parser(text, tools).spans()
     starts, ends = [span.start for span in spans], [span.end for span in spans]
     rest = [text[end:start] for end, start in zip([0, *ends], [*starts, len(text)], strict=True)]
     return "".join(rest), [_openai_call(call) for span in spans for call in span.calls]
@@ -212,12 +212,13 @@ def _openai_call(call: _Call) -> dict[str, Any]:
 class _Parser:
     """Reads an answer from left to right."""
 
-    def __init__(self, text: str, tools: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, text: str, tools: Sequence[Mapping[str, Any]] | bool) -> None:
         self.text = text
-        self.functions = offered_functions(tools)
+        self.functions = {} if isinstance(tools, bool) else offered_functions(tools)
+        self._known = not isinstance(tools, bool)
 
     def spans(self) -> list[_Span]:
-        """All calls outside of thoughts, in order."""
+        """All calls of offered tools outside of thoughts, in order."""
         spans: list[_Span] = []
         at, alone = 0, self._alone(0)
         while not alone and (mark := _NEXT.search(self.text, at)):
@@ -229,9 +230,12 @@ class _Parser:
             elif mark.lastgroup == "answer":  # the prompt has begun the thought that ends here
                 spans, alone = [], self._alone(at)
             elif span := self._marked(mark):
-                spans.append(span)
+                spans += [span] if self._offers(span.calls) else []
                 at = span.end
         return [*spans, alone] if alone else spans
+
+    def _offers(self, calls: Sequence[_Call]) -> bool:
+        return not self._known or all(call.name in self.functions for call in calls)
 
     def _marked(self, mark: re.Match[str]) -> _Span | None:
         """The calls at a mark. Nothing else may follow until it is closed, another mark begins, or the text ends."""
@@ -249,8 +253,8 @@ class _Parser:
         if not self.text.startswith(("{", "["), self._skip(start)):
             return None
         calls, after = self._calls(start)
-        offered = not self.functions or all(call.name in self.functions for call in calls)
-        return _Span(start, after, calls) if calls and offered and after == len(self.text) else None
+        whole = calls and self._offers(calls) and after == len(self.text)
+        return _Span(start, after, calls) if whole else None
 
     def _calls(self, at: int) -> tuple[list[_Call], int]:
         """All calls from a place on, in any notation, and the place after them."""

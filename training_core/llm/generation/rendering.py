@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from training_core.errors import ConfigError, ModelError, RequestRefused
+from training_core.llm.generation.message_forms import accepted_forms, is_regular
 
+_SYSTEM = {"role": "system", "content": "-"}
 _USER = {"role": "user", "content": "-"}
 _MARK = "\u2460\u2461"
 """Placeholder for an answer whose ids are known."""
@@ -63,6 +65,15 @@ class Renderer:
     ) -> str:
         """The text whose ids render_conversation returns."""
         return self._text(messages, tools, prompt=not continues, continue_final_message=continues)
+
+    def folds(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None) -> bool:
+        """Whether the template refuses the messages as they are and takes another form of them; see message_forms.py."""
+        if is_regular(messages) and (self._takes_system or messages[0]["role"] != "system"):
+            return False
+        (_, *others), prompt = accepted_forms(messages), messages[-1]["role"] != "assistant"
+        return not self._takes(messages, tools, prompt) and any(
+            self._takes(form, tools, prompt) for form in others
+        )
 
     def render_continuation(
         self,
@@ -148,6 +159,19 @@ class Renderer:
         return re.compile(rf"\s*(?:{'|'.join(map(re.escape, texts))})")
 
     @cached_property
+    def _takes_system(self) -> bool:
+        return self._takes([_SYSTEM, _USER], None, prompt=True)
+
+    def _takes(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None, prompt: bool
+    ) -> bool:
+        try:
+            self._apply_template(next(accepted_forms(messages)), tools, prompt=prompt)
+        except Exception:  # a template is a program and can raise anything
+            return False
+        return True
+
+    @cached_property
     def _generation_prompt(self) -> str:
         turn = [_USER]
         return self._text(turn, None, prompt=True).removeprefix(self._text(turn, None, prompt=False))
@@ -178,19 +202,35 @@ class Renderer:
         prompt: bool,
         continue_final_message: bool = False,
     ) -> str:
-        try:
-            return str(
-                self._tokenizer.apply_chat_template(
-                    list(messages),
-                    tools=list(tools) if tools else None,
-                    tokenize=False,
-                    add_generation_prompt=prompt,
-                    continue_final_message=continue_final_message,
-                    **self._arguments,
+        """The text of the first form that the template takes. Raises RequestRefused with its first refusal."""
+        first: Exception | None = None
+        for form in accepted_forms(messages):
+            try:
+                return self._apply_template(
+                    form, tools, prompt=prompt, continue_final_message=continue_final_message
                 )
+            except Exception as error:  # a template is a program and can raise anything
+                first = first or error
+        raise RequestRefused(f"the model's chat template refuses these messages: {first}") from first
+
+    def _apply_template(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Any] | None,
+        *,
+        prompt: bool,
+        **options: bool,
+    ) -> str:
+        return str(
+            self._tokenizer.apply_chat_template(
+                list(messages),
+                tools=list(tools) if tools else None,
+                tokenize=False,
+                add_generation_prompt=prompt,
+                **options,
+                **self._arguments,
             )
-        except Exception as error:  # a template is a program and can raise anything
-            raise RequestRefused(f"the model's chat template refuses these messages: {error}") from error
+        )
 
 
 def _begins(whole: str, before: str) -> bool:

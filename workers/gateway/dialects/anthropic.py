@@ -96,6 +96,12 @@ class MessagesRequest(Asked):
         return super().unapplied | fields
 
 
+class CountTokensRequest(MessagesRequest):
+    """POST /v1/messages/count_tokens."""
+
+    max_tokens: int = Field(1, ge=1)
+
+
 def _is_function(tool: Mapping[str, Any]) -> bool:
     return bool(tool.get("type", "custom") == "custom")
 
@@ -204,10 +210,10 @@ def _stream(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"type": "message_stop"}
 
 
-def _error(message: str, code: str, status: int) -> dict[str, Any]:
+def error(message: str, code: str, status: int) -> dict[str, Any]:
     """An error in the API's shape."""
     kind = _ERRORS.get(status, "invalid_request_error")
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": None}
 
 
-MESSAGES = Dialect(MessagesRequest, answer_chat, _document, _events, _error)
+MESSAGES = Dialect(MessagesRequest, answer_chat, _document, _events, error)

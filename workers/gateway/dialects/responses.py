@@ -32,6 +32,7 @@ class ResponsesRequest(Asked):
     """POST /v1/responses."""
 
     id_prefix = "resp_"
+    conversation_field = "input"
     ignored_fields: ClassVar[tuple[str, ...]] = ("temperature", "top_p", "tool_choice")
 
     input: str | list[dict[str, Any]] = Field(min_length=1)

@@ -15,6 +15,7 @@ from tests.training_core.llm.learning import chat_tokenizers
 from tests.training_core.llm.learning.chat_tokenizers import NO_MARKS, WITH_DEFAULT_SYSTEM, chat_tokenizer
 from training_core.config.files import load_config
 from training_core.llm.agents.conversation import Call, Conversation
+from training_core.llm.agents.messages import normalise_message
 from training_core.llm.agents.session import PolicyClient, Session, SessionSpec, write_episode
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.rendering import Renderer
@@ -267,6 +268,114 @@ def test_messages_that_cannot_follow_an_answer_alone_begin_a_segment() -> None:
     talk.conversation.record_answers(call, [talk._answer("add", talk.ids(f"add{END}"))], [called])
     history = [HI, called, {"role": "tool", "content": "seven"}]
     assert talk.call(history, "four").prompt_ids == talk.whole(history)
+
+
+SYSTEM_ONCE = (
+    "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('one') }}{% endif %}"
+    + _TURNS
+)
+"""As Qwen3.5's."""
+IN_TURN = (
+    "{% for m in messages %}{% if m.role == 'system' or loop.index0 and m.role == messages[loop.index0 - 1].role %}"
+    "{{ raise_exception('in turn') }}{% endif %}" + _TURNS
+)
+"""As Gemma's: no system message, and user and assistant in turn."""
+
+
+def asked(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+@pytest.mark.parametrize(
+    ("text", "messages", "form", "folded"),
+    [
+        (PLAIN, [SYSTEM, HI, said("seven"), LATE, MORE], [SYSTEM, HI, said("seven"), LATE, MORE], False),
+        (PLAIN, [SYSTEM, LATE, HI], [{"role": "system", "content": "You are helpful.\n\nIt is sunny."}, HI], False),
+        (SYSTEM_ONCE, [SYSTEM, LATE, HI, MORE],
+         [{"role": "system", "content": "You are helpful.\n\nIt is sunny."}, HI, MORE], False),
+        (SYSTEM_ONCE, [SYSTEM, HI, LATE, said("seven"), LATE, MORE],
+         [SYSTEM, asked("three\n\nIt is sunny."), said("seven"), asked("It is sunny.\n\nplus")], True),
+        (SYSTEM_ONCE, [SYSTEM, HI, said("seven"), LATE], [SYSTEM, HI, said("seven"), asked("It is sunny.")], True),
+        (IN_TURN, [SYSTEM, HI], [asked("You are helpful.\n\nthree")], True),
+        (IN_TURN, [HI, MORE], [asked("three\n\nplus")], True),
+        (IN_TURN, [HI, said("seven"), said("four"), MORE], [HI, said("seven\n\nfour"), MORE], True),
+    ],
+)  # fmt: skip
+def test_a_template_gets_a_form_of_the_messages_that_it_takes(
+    text: str, messages: list[Any], form: list[Any], folded: bool
+) -> None:
+    tokenizer = chat_tokenizer(template(text))
+    renderer = Renderer(tokenizer)
+    expected = tokenizer.apply_chat_template(form, tokenize=False, add_generation_prompt=True)
+    assert renderer.render_text(messages, None) == expected
+    assert renderer.folds(messages, None) is folded
+
+
+def test_messages_in_another_form_continue_an_answer() -> None:
+    for text in (SYSTEM_ONCE, IN_TURN):
+        talk = Talk(chat_tokenizer(template(text)))
+        first = talk.call([SYSTEM, HI], "seven")
+        history = [SYSTEM, HI, said("seven"), LATE, MORE, MORE]
+        second = talk.call(history, "four")
+        assert second.parent == (first, 0) and second.prompt_ids == talk.whole(history)
+
+
+def calls(*arguments: str, content: str = "") -> dict[str, Any]:
+    """An assistant message with calls, as a request has it."""
+    functions = [{"name": "add", "arguments": each} for each in arguments]
+    parts = [{"id": f"c{n}", "type": "function", "function": each} for n, each in enumerate(functions)]
+    return normalise_message({"role": "assistant", "content": content, "tool_calls": parts})
+
+
+RESULT = {"role": "tool", "content": "seven"}
+BOTH = ('{"a": 1.0}', '{"a": 2}')
+
+
+@pytest.mark.parametrize(
+    ("sampled", "history"),
+    [
+        (['{"a": 1.0}'], [calls('{"a": 1}'), RESULT]),
+        (['{"a": [1e3, {"b": -0.0}]}'], [calls('{"a": [1000, {"b": 0}]}'), RESULT]),
+        (['{"a": 9007199254740993}'], [calls('{"a": 9007199254740992}'), RESULT]),
+        (BOTH, [calls(BOTH[0], content="so"), calls(BOTH[1]), RESULT, RESULT]),
+        (BOTH, [calls(BOTH[0], content="so"), RESULT, calls(BOTH[1]), RESULT]),
+        (BOTH, [said("so"), calls(*BOTH), RESULT, RESULT]),
+    ],
+)
+def test_a_respelled_history_continues_the_answer(sampled: Sequence[str], history: list[Any]) -> None:
+    """As clients in JavaScript write numbers, and as bridges between APIs divide an answer."""
+    talk = Talk(chat_tokenizer(WITH_DEFAULT_SYSTEM))
+    content = "so" if len(sampled) > 1 else ""
+    first = talk.conversation.start_call([HI], None, number=0, id="call 0")
+    talk.conversation.record_answers(
+        first, [talk._answer("add", talk.ids(f"add{END}"))], [calls(*sampled, content=content)]
+    )
+    second = talk.call([HI, *history], "four")
+    assert second.parent == (first, 0) and second.prompt_ids[: len(first.ids(0))] == first.ids(0)
+    assert second.messages[-1]["role"] == "tool"
+    (segment,) = talk.conversation.segments()
+    assert [message["role"] for message in segment.dialogue] == [
+        "assistant",
+        *["tool"] * history.count(RESULT),
+        "assistant",
+    ]
+    assert (
+        segment.dialogue[0]["tool_calls"].count("add(") == len(sampled)
+        and segment.dialogue[-1]["content"] == "four"
+    )
+    assert talk.call([HI, *history, said("four"), MORE], "seven").parent == (second, 0)
+
+
+@pytest.mark.parametrize(
+    "history",
+    [[calls('{"a": true}'), RESULT], [calls('{"a": 1}'), RESULT, calls('{"a": 2}'), RESULT], [said("add")]],
+)
+def test_another_answer_begins_a_segment(history: list[Any]) -> None:
+    talk = Talk(chat_tokenizer(WITH_DEFAULT_SYSTEM))
+    for number, arguments in enumerate((('{"a": 1}', '{"a": 3}'), ('{"a": 0}',))):
+        call = talk.conversation.start_call([HI], None, number=number, id=f"call {number}")
+        talk.conversation.record_answers(call, [talk._answer("x", talk.ids(f"x{END}"))], [calls(*arguments)])
+    assert talk.call([HI, *history], "four").parent is None
 
 
 @pytest.mark.parametrize("text", [chat_tokenizers.FORGETS_THOUGHTS, chat_tokenizers.OPENS_THOUGHT])

@@ -186,7 +186,25 @@ def test_json_without_a_mark_is_a_call_of_an_offered_tool_only() -> None:
     tools = [{"type": "function", "function": {"name": "a"}}]
     assert parsed(A, tools) == (None, [CALL_A])
     assert parsed(B, tools) == (B, [])
-    assert parsed(marked(B), tools) == (None, [CALL_B])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        marked(B),
+        written("b"),
+        f"[TOOL_CALLS][{A}, {B}]",
+        marked(
+            '{"name": "b", "arguments": {"x": "' + marked(A).replace('"', '\\"').replace("\n", "\\n") + '"}}'
+        ),
+    ],
+)
+def test_a_tool_that_is_not_offered_is_not_called(text: str) -> None:
+    """Nor is what its arguments quote."""
+    for tools in ([{"type": "function", "function": {"name": "a"}}], [{"type": "web_search"}]):
+        assert parsed(text, tools) == (text, [])
+    both = [{"type": "function", "function": {"name": name}} for name in "ab"]
+    assert parsed(text, both)[1]
 
 
 def test_every_call_has_its_own_id() -> None:
