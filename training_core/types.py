@@ -4,7 +4,7 @@ A group is the K candidates sampled from one state: (task, turn, role). There ar
 cheap to pickle, and reports and learners both read them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
@@ -100,6 +100,8 @@ class Candidate:
     advantage: float | None = None
     scored: bool = True
     """Whether the answer has a reward. One without is in no group."""
+    messages: list[dict[str, str]] = field(default_factory=list)
+    """What the answer consists of, if it is that of several calls or calls tools: `role`, `content` and `tool_calls` as text."""
 
 
 @dataclass
@@ -178,10 +180,23 @@ class Episode:
     """In chronological order."""
     silent_rewards: dict[str, float] = field(default_factory=dict)
     """Rewards of roles that had not answered when they earned them, by role. They count, and no turn has them."""
+    reward_parts: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Sums of the parts of rewards that the environment, a reward function or a rubric reports, by role and by name."""
+    failed_role: str = ""
+    """Role that answered last, or was to answer, when the episode failed or its agent raised; empty if it is not known."""
+    agent_error: str = ""
+    """Error of an agent that counts as workflow.failure_reward; the episode did not fail."""
 
-    def fail(self, error: str) -> None:
-        """Mark the episode as failed."""
+    def fail(self, error: str, role: str = "") -> None:
+        """Mark the episode as failed, with the role whose turn it was if that is known."""
         self.failed, self.error, self.outcome = True, error, f"failed: {error}"[:200]
+        self.failed_role = role or (self.turns[-1].role if self.turns else "")
+
+    def add_reward_parts(self, role: str, parts: Mapping[str, float]) -> None:
+        """Add parts of a role's reward."""
+        own = self.reward_parts.setdefault(role, {}) if parts else {}
+        for name, value in parts.items():
+            own[name] = own.get(name, 0.0) + value
 
     @property
     def episode_return(self) -> float:

@@ -165,6 +165,14 @@ class EpisodeFacts:
     """False if an executed candidate has no reward, so that the episode's return is not known."""
     successes: dict[str, bool] = field(default_factory=dict)
     """Success by role and by role/agent, where the environment reports it separately."""
+    cut_by_role: dict[str, int] = field(default_factory=dict)
+    """Number of candidates cut at their token limit, by role."""
+    reward_parts: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Parts of the rewards by role and by name."""
+    failed_role: str = ""
+    """Role whose turn it was when the episode failed or its agent raised; empty if it is not known."""
+    agent_error: str = ""
+    """Error of an agent that counts as workflow.failure_reward; empty otherwise."""
 
 
 @dataclass

@@ -37,7 +37,7 @@ CLIENT_MAY = (
 """What the client imports at start. Commands of the server import more when they are called."""
 ORDER: dict[str, tuple[str, ...]] = {
     "training_core": (
-        "boards errors json_lines seeding served types",
+        "boards errors event_loop json_lines seeding served types",
         "algorithms checkpoints devices fast_linear importing sandbox versions",
         "marl.environments.episodes marl.environments.packages",
         "config.base llm.environments.base marl.environments.base",

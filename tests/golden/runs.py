@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ LITTLE = "policies.planner.model=little"
 CLOCKS = ("time/", "system/")
 RATES = ("_per_second", "/mfu")
 """Metrics that measure time or the machine."""
+PARTS = "rollout/*/truncated"
+"""Metrics of roles that add up to one that is recorded."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ def metrics(folder: Path) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for event in events(folder):
         for name, value in event["values"].items() if event["type"] == "metrics" else ():
-            if not name.startswith(CLOCKS) and not name.endswith(RATES):
+            if not name.startswith(CLOCKS) and not name.endswith(RATES) and not fnmatchcase(name, PARTS):
                 found.setdefault(name, {})[str(event["step"])] = value
     return {name: found[name] for name in sorted(found)}
 

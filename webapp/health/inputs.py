@@ -142,6 +142,7 @@ def health_inputs(run: Run) -> HealthInputs:
         | Q(key__startswith="policy/")
         | Q(key__endswith="/too_easy")
         | Q(key__endswith="/too_hard")
+        | Q(key__startswith="rollout/", key__endswith="/truncated")
     )
     names = dict(Series.objects.filter(wanted, run=run).values_list("id", "key"))
     return HealthInputs(_curves(run, names), _vitals(run), run.iteration)

@@ -126,6 +126,14 @@ def mean_above(metric: str, title: str, critical_at: float = inf) -> Check:
     return check
 
 
+def truncation(seen: HealthInputs, rule: Threshold) -> Iterator[Found]:
+    """Measures the share of truncated responses of each role; that of the team in runs of versions without the metric by role."""
+    by_role = any(seen.each("rollout", "truncated"))
+    metric = "rollout/*/truncated" if by_role else "rollout/truncated"
+    whose = "{whose}'s responses" if by_role else "responses"
+    yield from mean_above(metric, f"{{mean:.0%}} of {whose} are truncated", 2.5)(seen, rule)
+
+
 def median_above(name: str, title: str, figure: str, critical_at: float = inf) -> Check:
     """Return the rule that the median of a policy's latest values of a metric is above a bound: single iterations do not count.
 
@@ -307,7 +315,7 @@ RULES: dict[str, Rule] = {
         "Use easier tasks at first, larger groups (rollout.group_size), or a base model that succeeds sometimes.",
     ),
     "truncation": Rule(
-        mean_above("rollout/truncated", "{mean:.0%} of responses are truncated", 2.5),
+        truncation,
         "Responses reach the token limit before they end, and incomplete responses are rewarded.",
         "Raise the limit of new tokens, or request shorter responses in the prompt.",
     ),

@@ -69,6 +69,7 @@ UNITS = {
     "staleness": "versions",
     "truncated": "share of responses",
     "failed": "episodes",
+    "agent_errors": "episodes",
     "overlong": "episodes",
     "dropped": "answers",
     "timeouts": "answers",

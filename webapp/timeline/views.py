@@ -202,7 +202,8 @@ def sums(batch: RunBatch) -> list[dict[str, str]]:
     }
     whole = sum(spent.values()) or 1.0
     stale = [member.staleness for member in members if member.staleness is not None]
-    successes = [member.success for member in members if member.success is not None]
+    played = [member for member in members if not member.failed]
+    successes = [member.success for member in played if member.success is not None]
     solved = _percent(sum(successes), len(successes)) if successes else "–"
     cut = _percent(sum(member.truncated for member in members), count)
     share = {name: _percent(seconds, whole) for name, seconds in spent.items()}

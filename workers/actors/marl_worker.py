@@ -1,7 +1,6 @@
 """MarlWorker: all policies of a run of small networks, in one process."""
 
 import os
-import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,12 +24,10 @@ from workers.protocol import (
     TrainingBackend,
     Updated,
 )
+from workers.telemetry.metrics import NOT_IN_NAMES
 
 if TYPE_CHECKING:
     from training_core.marl.trainer import MarlTrainer
-
-NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
-"""Characters in names of agents that names of metrics must not contain."""
 
 
 class MarlWorker(TrainingBackend):

@@ -57,27 +57,29 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
 
 def figures(facts: Iterable[EpisodeFacts]) -> dict[str, Any]:
     """Success with its 95 % interval if the environment defines it, return and its standard deviation over episodes, rewards
-    by role. Failed episodes count as not successful and have no return. Raises EnvironmentFailure if all episodes failed.
+    by role. Failed episodes and those without a reward are left out of all of them, and counted. Raises EnvironmentFailure if
+    all episodes failed.
     """
     items = list(facts)
-    played = [item for item in items if not item.failed]
-    if items and not played:
+    played = [item for item in items if item.scored and not item.failed]
+    if items and all(item.failed for item in items):
         raise EnvironmentFailure(
             f"all {len(items)} episodes failed. One of them: {items[0].error or 'no reason is known'}.",
             remedy="Correct the agent or the environment, and play again",
         )
     roles = list(dict.fromkeys(role for item in played for role in item.rewards))
-    count, won = len(played) or 1, sum(item.success is True for item in items)
-    has_success = any(item.success is not None for item in items)
+    count, won = len(played) or 1, sum(item.success is True for item in played)
+    has_success = any(item.success is not None for item in played)
     returns = [item.episode_return for item in played]
     return {
         "episodes": len(items),
-        **({"success": won / len(items), "success_interval": wilson(won, len(items))} if has_success else {}),
+        **({"success": won / count, "success_interval": wilson(won, count)} if has_success else {}),
         "return": sum(returns) / count,
         **({"return_std": stdev(returns)} if len(returns) > 1 else {}),
         "length": sum(item.turns for item in played) / count,
         "tokens": sum(item.tokens for item in items),
-        "failed": len(items) - len(played),
+        "failed": sum(item.failed for item in items),
+        "unscored": sum(not item.scored for item in items if not item.failed),
         "rewards": {role: sum(item.rewards.get(role, 0.0) for item in played) / count for role in roles},
     }
 

@@ -1,5 +1,7 @@
 """Metrics of an iteration or an evaluation, by the names that charts and scripts rely on."""
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan, nan
@@ -7,6 +9,10 @@ from math import isnan, nan
 from training_core.types import Candidate, Episode, Turn
 from workers.protocol import Collected, EpisodeFacts, Phase, Span, Updated
 
+NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
+"""Characters of others' names that names of metrics must not contain."""
+_PARTS, _PART = 64, 60
+"""Different parts of rewards that are reported, and characters of their names."""
 GROUP_SHARES = ("zero_variance", "too_easy", "too_hard", "filtered")
 
 
@@ -30,6 +36,15 @@ def episode_facts(episode: Episode) -> EpisodeFacts:
         unscored=episode.unscored,
         unscored_candidates={role: sum(not c.scored for c in _candidates(episode, role)) for role in roles},
         scored=is_scored(episode),
+        cut_by_role={
+            role: sum(c.answer.stop_reason == "length" for c in _candidates(episode, role)) for role in roles
+        },
+        reward_parts={
+            role: {NOT_IN_NAMES.sub("_", name)[:_PART]: value for name, value in parts.items()}
+            for role, parts in episode.reward_parts.items()
+        },
+        failed_role=episode.failed_role,
+        agent_error=episode.agent_error[:500],
     )
 
 
@@ -79,6 +94,7 @@ def train_metrics(collected: Collected) -> dict[str, float]:
         values[f"train/{role}/reward"] = _mean(facts.rewards.get(role, 0.0) for facts in played)
     if collected.env_steps is not None:
         return values
+    values |= _reward_parts("train", played)
     for role in _roles(played):
         values[f"train/{role}/candidate_reward"] = _share(
             sum(facts.candidate_rewards.get(role, 0.0) for facts in played),
@@ -88,18 +104,17 @@ def train_metrics(collected: Collected) -> dict[str, float]:
 
 
 def eval_metrics(prefix: str, facts: Sequence[EpisodeFacts]) -> dict[str, float]:
-    """`eval/...` or `eval_sampled/...`. A failed episode counts as not successful, and is left out of return and length. One
-    without a reward is left out of all of them, and counted.
-    """
+    """`eval/...` or `eval_sampled/...`. Failed episodes and those without a reward are left out of all of them, and counted."""
     scored = [item for item in facts if item.scored]
     played = [item for item in scored if not item.failed]
     values = {
         f"{prefix}/return": _mean(item.episode_return for item in played),
         f"{prefix}/length": _mean(float(item.turns) for item in played),
         f"{prefix}/failed": float(len(scored) - len(played)),
-    } | _success(prefix, scored)
+    } | _success(prefix, played)
     for role in _roles(played):
         values[f"{prefix}/{role}/reward"] = _mean(item.rewards.get(role, 0.0) for item in played)
+    values |= _reward_parts(prefix, played)
     return values | _if_any({f"{prefix}/unscored": _unscored(facts), f"{prefix}/overlong": _overlong(facts)})
 
 
@@ -193,6 +208,19 @@ def _success(prefix: str, facts: Sequence[EpisodeFacts]) -> dict[str, float]:
     return values
 
 
+def _reward_parts(prefix: str, facts: Sequence[EpisodeFacts]) -> dict[str, float]:
+    """`.../<role>/reward/<part>`: mean over the episodes that report the part."""
+    named = dict.fromkeys(
+        (role, name) for item in facts for role, parts in item.reward_parts.items() for name in parts
+    )
+    return {
+        f"{prefix}/{role}/reward/{name}": _mean(
+            parts[name] for item in facts if name in (parts := item.reward_parts.get(role, {}))
+        )
+        for role, name in list(named)[:_PARTS]
+    }
+
+
 def _group_metrics(groups: Mapping[str, Mapping[str, int]]) -> dict[str, float]:
     return {
         f"groups/{role}/{name}": _share(counts.get(name, 0), counts.get("total", 0))
@@ -233,10 +261,21 @@ def _rollout_metrics(collected: Collected) -> dict[str, float]:
         "rollout/truncated": _share(sum(item.cut for item in facts), answers),
         "rollout/failed": float(sum(item.failed for item in facts)),
     }
-    values |= _if_any({"rollout/overlong": _overlong(facts)})
+    for role in dict.fromkeys(role for item in facts for role in item.candidates):
+        cut = sum(item.cut_by_role.get(role, 0) for item in facts)
+        values[f"rollout/{role}/truncated"] = _share(cut, sum(item.candidates.get(role, 0) for item in facts))
+    erring = [item for item in facts if item.agent_error]
+    values |= _if_any({"rollout/overlong": _overlong(facts), "rollout/agent_errors": float(len(erring))})
+    values |= _by_role("failed", (item for item in facts if item.failed)) | _by_role("agent_errors", erring)
     if ahead:
         values |= {"rollout/rejected": float(ahead.rejected), "rollout/waiting": float(ahead.waiting)}
     return values
+
+
+def _by_role(name: str, facts: Iterable[EpisodeFacts]) -> dict[str, float]:
+    """`rollout/<role>/<name>`: number of these episodes by the role whose turn it was, where that is known."""
+    counts = Counter(item.failed_role for item in facts if item.failed_role)
+    return {f"rollout/{role}/{name}": float(count) for role, count in counts.items()}
 
 
 def _candidates(episode: Episode, role: str) -> Iterable[Candidate]:

@@ -52,7 +52,7 @@ ILL = {
     "gradient_norm": shown({"policy/a/grad_norm": [1.0] * 30 + [40.0, 1.0, 30.0, 50.0]}),
     "too_easy": shown({"groups/a/too_easy": ramp(0.1, 1.0)}),
     "too_hard": shown({"groups/a/too_hard": [0.95] * 8}),
-    "truncation": shown({"rollout/truncated": ramp(0.0, 0.4)}),
+    "truncation": shown({"rollout/solver/truncated": ramp(0.0, 0.4)}),
     "overlong": shown({"train/return": [0.0] * 40, "rollout/overlong": [0.0] * 30 + [1.0] * 5}),
     "mismatch": shown({"policy/a/mismatch_mean": ramp(0.001, 0.2)}),
     "recompilation": shown({"policy/a/compilations": [12.0] + [1.0, 0.0, 2.0] * 5}),
@@ -87,7 +87,7 @@ WELL = {
         ),
     ],
     "too_hard": [shown({"groups/a/too_hard": ramp(1.0, 0.1)})],
-    "truncation": [shown({"rollout/truncated": [0.05] * 40})],
+    "truncation": [shown({"rollout/solver/truncated": [0.05] * 40, "rollout/truncated": [0.4] * 40})],
     "overlong": [shown({"train/return": [0.0] * 40, "rollout/overlong": [1.0] * 20})],
     "mismatch": [
         shown({"policy/a/mismatch_mean": [0.01, 0.02] * 10}),

@@ -21,7 +21,7 @@ async def play(episode: troupe.OpenEpisode) -> Any:
         raise RuntimeError(str(error)) from None
     address = f"{episode.base_url.removesuffix('/v1')}/episodes/{episode.api_key}/v1"  # as agents in the run's process get it
     async with player.serving(), AsyncOpenAI(base_url=address, api_key=episode.api_key) as client:
-        return await player.run(episode.data, base_url=address, client=client)
+        return (await player.run(episode.data, base_url=address, client=client)).by_role
 
 
 if __name__ == "__main__":

@@ -60,16 +60,53 @@ def test_episodes_with_a_prompt_without_room_are_counted() -> None:
     assert not [name for name in metrics.train_metrics(Collected(facts[1:], [])) if "overlong" in name]
 
 
-def test_an_evaluation_counts_failed_episodes_as_not_successful() -> None:
+def test_an_evaluation_leaves_the_same_episodes_out_of_success_and_return() -> None:
     facts = [metrics.episode_facts(item) for item in (episode(success=True), episode(failed=True))]
     values = metrics.eval_metrics("eval_sampled", facts)
-    assert values["eval_sampled/success"] == 0.5
+    assert values["eval_sampled/success"] == 1.0
     assert values["eval_sampled/return"] == 1.5
     assert values["eval_sampled/failed"] == 1.0
 
 
 def test_metrics_of_no_episode_are_nan() -> None:
     assert isnan(metrics.train_metrics(Collected([], []))["train/return"])
+
+
+def test_truncation_failures_and_mistakes_are_counted_by_role() -> None:
+    cut, failed, mistaken, silent = episode(), episode(), episode(), Episode("e", 1, "train", "t", "")
+    cut.turns[1].candidates = turn("executor", [0.5, 0.5], 0, stop="length").candidates
+    failed.fail("the environment raised", "planner")
+    mistaken.failed_role, mistaken.agent_error = "executor", "ValueError: no such tool"
+    silent.fail("no program took it")
+    facts = [metrics.episode_facts(item) for item in (cut, failed, mistaken, silent)]
+    values = metrics.train_metrics(Collected(facts, []))
+    by_role = {name: value for name, value in values.items() if name.count("/") == 2 and "rollout" in name}
+    assert by_role == {
+        "rollout/planner/truncated": 0.0,
+        "rollout/executor/truncated": pytest.approx(2 / 6),
+        "rollout/planner/failed": 1.0,
+        "rollout/executor/agent_errors": 1.0,
+    }
+    assert (values["rollout/failed"], values["rollout/agent_errors"]) == (2.0, 1.0)
+
+
+def test_parts_of_rewards_are_averaged_over_the_episodes_that_report_them() -> None:
+    one, other, failed = episode(), episode(), episode()
+    for played, parts in (
+        (one, {"right": 1.0, "for/mat": 0.5}),
+        (other, {"right": 0.0}),
+        (failed, {"right": 9.0}),
+    ):
+        played.add_reward_parts("planner", parts)
+    one.add_reward_parts("planner", {"right": 2.0})
+    failed.fail("the environment raised")
+    facts = [metrics.episode_facts(item) for item in (one, other, failed)]
+    for kind, values in (
+        ("train", metrics.train_metrics(Collected(facts, []))),
+        ("eval", metrics.eval_metrics("eval", facts)),
+    ):
+        assert values[f"{kind}/planner/reward/right"] == 1.5
+        assert values[f"{kind}/planner/reward/for_mat"] == 0.5
 
 
 def test_update_metrics_name_policy_and_role() -> None:

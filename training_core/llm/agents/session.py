@@ -23,6 +23,8 @@ from training_core.llm.serving.batching import EpisodeNoise
 from training_core.types import Candidate, Episode, Message, NoiseKey, Stage, Turn
 from training_core.versions import version_span
 
+_UNREWARDED = "the agent ended without a reward"
+
 
 @dataclass(frozen=True)
 class PolicyClient:
@@ -60,6 +62,17 @@ class Outcome:
     error: str = ""
     failure: str = ""
     """Error of an episode that counts as one with the reward of workflow.failure_reward."""
+    parts: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Parts of rewards by role and by name, for curves only."""
+
+
+@dataclass
+class Rewards:
+    """What an agent may return: rewards by role, with their parts."""
+
+    by_role: dict[str, float]
+    parts: dict[str, dict[str, float]] = field(default_factory=dict)
+    """By role and by name, for curves only."""
 
 
 class Session:
@@ -125,8 +138,8 @@ class Session:
         return sorted(calls, key=lambda item: item[1].number)
 
     def reward(self, report: Mapping[str, Any]) -> None:
-        """Record rewards: `reward` (of all roles that spoke), `rewards` (by call id or role), `success`, `outcome`. A
-        repeated total replaces the previous one. Raises RequestRefused.
+        """Record rewards: `reward` (of all roles that spoke), `rewards` (by call id or role), `parts` of them (by role and name),
+        `success`, `outcome`. A repeated total replaces the previous one. Raises RequestRefused.
         """
         if self.done.done():
             raise RequestRefused(
@@ -145,6 +158,7 @@ class Session:
             raise RequestRefused(
                 f"rewards: {shorten(unknown[0])} is neither a call of this episode nor a role"
             )
+        parts = self._parts_of(report.get("parts") or {})
         total = finite(report["reward"]) if report.get("reward") is not None else None
         values = {
             name: finite(value) for name, value in reward_parts.items()
@@ -156,14 +170,25 @@ class Session:
                 calls[name].reward = value
             else:
                 self.outcome.by_role[name] = value
+        self.outcome.parts |= parts
         self.outcome.rewarded = self.outcome.rewarded or bool(reward_parts) or total is not None
         self.outcome.success = report.get("success", self.outcome.success)
         self.outcome.text = str(report.get("outcome") or self.outcome.text)[:200]
 
+    def _parts_of(self, parts: Any) -> dict[str, dict[str, float]]:
+        """Parts of rewards as numbers. Raises RequestRefused."""
+        if not isinstance(parts, Mapping) or not all(isinstance(own, Mapping) for own in parts.values()):
+            raise RequestRefused("parts must be an object: numbers by role and by name")
+        if unknown := [role for role in parts if role not in self.conversations]:
+            raise RequestRefused(f"parts: there is no role {shorten(unknown[0])}")
+        return {
+            role: {str(name): finite(value) for name, value in own.items()} for role, own in parts.items()
+        }
+
     def close(self, error: str = "") -> None:
-        """End the episode; with an `error` it counts as failed. Closing twice has no effect."""
+        """End the episode; with an `error`, or without a reward, it counts as failed. Closing twice has no effect."""
         if not self.done.done():
-            self.outcome.error = self.without_key(error)
+            self.outcome.error = self.without_key(error) or ("" if self.outcome.rewarded else _UNREWARDED)
             self.done.set_result(self.outcome)
 
     def without_key(self, text: str) -> str:
@@ -250,8 +275,6 @@ def write_episode(session: Session, success_at: float, weights: tuple[float, flo
     episode that failed, or has no reward, is not compared with its siblings and not trained on.
     """
     episode, outcome = session.spec.episode, session.outcome
-    if not outcome.error and not outcome.rewarded:
-        outcome.error = "the agent ended without a reward"
     total = sum(call.reward for _, call in session.calls())
     played = _calls(session) if episode.turn_discount is not None else _segments(session)
     last = {turn.role: turn for turn in sorted(played, key=lambda turn: turn.is_trained)}
@@ -265,9 +288,14 @@ def write_episode(session: Session, success_at: float, weights: tuple[float, flo
     episode.silent_rewards = {role: weights[0] * reward for role, reward in silent.items()}
     episode.stages = list(_stages(session))
     episode.ended, episode.overlong = time.time(), session.overlong
+    for role, parts in outcome.parts.items():
+        episode.add_reward_parts(role, parts)
     total += outcome.reward + sum(outcome.by_role.values())
+    spoke = [role for role, _ in session.calls()]
+    if outcome.failure:
+        episode.agent_error, episode.failed_role = outcome.failure, spoke[-1]
     if outcome.error:
-        episode.fail(outcome.error)
+        episode.fail(outcome.error, spoke[-1] if spoke else "")
     else:
         episode.success = total >= success_at if outcome.success is None else bool(outcome.success)
         episode.outcome = outcome.text or f"reward {total:g}"
@@ -285,7 +313,12 @@ def _segments(session: Session) -> list[Turn]:
     return _turns(
         session,
         (
-            (role, segment.messages, segment.prompt_ids, [Candidate(segment.answer, segment.reward)])
+            (
+                role,
+                segment.messages,
+                segment.prompt_ids,
+                [Candidate(segment.answer, segment.reward, messages=segment.dialogue)],
+            )
             for role, segment in segments
         ),
     )

@@ -5,9 +5,11 @@ import os
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from math import isfinite
 from typing import Any
 
 from training_core.errors import ConfigError, EnvironmentFailure
+from training_core.llm.agents.session import Rewards
 from training_core.llm.environments.verifiers import Loaded, Verifiers, load
 
 _OUTSIDE = re.compile(
@@ -44,22 +46,25 @@ class VerifiersPlayer:
             async with self._environment.serving():
                 yield
 
-    async def run(self, data: Mapping[str, Any], **connection: Any) -> dict[str, float]:
-        """Play a task; returns rewards by role. Raises EnvironmentFailure, or RuntimeError for a mistake of a policy."""
+    async def run(self, data: Mapping[str, Any], **connection: Any) -> Rewards:
+        """Play a task; returns rewards by role, with the results of the rubric's functions.
+
+        Raises EnvironmentFailure, or RuntimeError for a mistake of a policy.
+        """
         task = self._loaded.task(self._seed, data["number"], data["split"])
         play = self._play_classic if self._loaded.classic else self._play_version_1
         return await play(task, connection)
 
-    async def _play_classic(self, row: Any, connection: Mapping[str, Any]) -> dict[str, float]:
+    async def _play_classic(self, row: Any, connection: Mapping[str, Any]) -> Rewards:
         from verifiers.legacy.clients import OpenAIChatCompletionsClient
 
         client, role = OpenAIChatCompletionsClient(connection["client"]), self._roles[0]
         output = await self._environment.run_rollout(row, client, role, {})
         if output["error"]:
             raise _failure(output["error"]["error_chain_str"].split(" -> "), output["error_chain"])
-        return {role: float(output["reward"] or 0.0)}
+        return Rewards({role: float(output["reward"] or 0.0)}, {role: _numbers(output.get("metrics") or {})})
 
-    async def _play_version_1(self, task: Any, connection: Mapping[str, Any]) -> dict[str, float]:
+    async def _play_version_1(self, task: Any, connection: Mapping[str, Any]) -> Rewards:
         from verifiers.v1 import EvalClientConfig, ModelContext
 
         # The address has the episode's key; by default a key of Prime Intellect would be sent.
@@ -69,10 +74,22 @@ class VerifiersPlayer:
             errors = [*(error for trace in episode.traces for error in trace.errors), *episode.errors]
             raise recorded(errors[-1]) if errors else RuntimeError("it is not complete")
         rewards = dict.fromkeys(self._roles, 0.0)
+        parts: dict[str, dict[str, float]] = {}
         for trace in episode.traces:
-            if trace.agent.name in rewards:
-                rewards[trace.agent.name] += trace.reward
-        return rewards
+            if (name := trace.agent.name) in rewards:
+                rewards[name] += trace.reward
+                parts[name] = parts.get(name, {}) | _numbers(trace.metrics) | _numbers(trace.rewards)
+        return Rewards(rewards, parts)
+
+
+def _numbers(results: Mapping[str, Any]) -> dict[str, float]:
+    """Results of a rubric's functions that are finite numbers, without their weights."""
+    scores = {str(name): getattr(result, "score", result) for name, result in results.items()}
+    return {name: float(score) for name, score in scores.items() if _is_finite(score)}
+
+
+def _is_finite(score: Any) -> bool:
+    return isinstance(score, int | float) and isfinite(score)
 
 
 def recorded(error: Any) -> Exception:

@@ -55,10 +55,10 @@ def base_evaluation(config: RunConfig, bases: Iterable[Mapping[str, Any]]) -> di
 
 
 def evaluation_metrics(prefix: str, episodes: Sequence[Episode]) -> dict[str, float]:
-    """Metrics of an evaluation: a failed episode is not a success; it is excluded from return, length and rewards."""
+    """Metrics of an evaluation. A failed episode is excluded from all of them, and counted."""
     played = [episode for episode in episodes if not episode.failed]
     values = {
-        f"{prefix}/success": _mean([float(episode.success) for episode in episodes]),
+        f"{prefix}/success": _mean([float(episode.success) for episode in played]),
         f"{prefix}/return": _mean([episode.episode_return for episode in played]),
         f"{prefix}/length": _mean([float(len({turn.index for turn in episode.turns})) for episode in played]),
         f"{prefix}/failed": float(len(episodes) - len(played)),

@@ -59,6 +59,8 @@ class StepResult:
     """Further rewards of single roles, also of those that do not answer now, as in a zero-sum game. A role that is silent now
     earns its part by its last answer; before its first answer it is counted, but nothing learns from it.
     """
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """Parts of the role's reward by name, for curves only: train/<role>/reward/<part>."""
 
 
 class TextEnvironment(Protocol):

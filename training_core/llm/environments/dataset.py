@@ -249,7 +249,7 @@ class DatasetEnvironment(TaskEnvironment[Dataset, Instance]):
         self.success = self.done = not (late or scored.relative) and reward >= self.config.success_reward
         paid = reward * self.config.turn_discount**turn
         info = "the reward function took too long" if late else f"reward {reward:g}"
-        return StepResult(0.0, paid, self.done, self.success, info, timed_out=late)
+        return StepResult(0.0, paid, self.done, self.success, info, timed_out=late, parts=scored.parts)
 
     def _request(self, answer: str) -> dict[str, Any]:
         """The arguments of the reward function."""

@@ -210,6 +210,6 @@ def check_roles(steps: Sequence[StepResult], roles: Collection[str]) -> None:
         )
 
 
-def describe(error: Exception) -> str:
+def describe(error: BaseException) -> str:
     """An environment's error in one line."""
     return f"{type(error).__name__}: {error}"

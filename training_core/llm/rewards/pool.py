@@ -13,8 +13,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import IO, Any, Protocol
 
@@ -47,6 +48,8 @@ class RewardResult:
     timed_out: bool = False
     relative: bool = False
     """Whether the reward is a position among the group's answers, which says nothing about success."""
+    parts: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """The parts of the reward by name, if the function reports them."""
 
 
 class Scorer(Protocol):
@@ -152,7 +155,8 @@ class RewardPool:
         Raises EnvironmentFailure if the function still raises, or its process still dies, after all retries.
         """
         try:
-            return RewardResult(self._answer(request))
+            answer = self._answer(request)
+            return RewardResult(answer["reward"], parts=answer["parts"])
         except _OutOfTime:
             return RewardResult(0.0, timed_out=True)
 
@@ -163,15 +167,18 @@ class RewardPool:
             answer = self._answer(request)
         except _OutOfTime:
             return [RewardResult(0.0, timed_out=True)] * count
-        if len(answer) != count:
+        rewards = answer["reward"]
+        if len(rewards) != count:
             raise EnvironmentFailure(
-                f"reward function {self._path} returned {len(answer)} results for {count} answers",
+                f"reward function {self._path} returned {len(rewards)} results for {count} answers",
                 remedy='return one number or None for each of the completions, or set reward.scores = "answer"',
             )
-        return [RewardResult(reward) for reward in answer]
+        return [
+            RewardResult(reward, parts=parts) for reward, parts in zip(rewards, answer["parts"], strict=True)
+        ]
 
-    def _answer(self, request: dict[str, Any]) -> Any:
-        """The result of one call: a number, None, or a list of them. Raises EnvironmentFailure, _OutOfTime."""
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """`reward` and `parts` of one call, or lists of them. Raises EnvironmentFailure, _OutOfTime."""
         line = json.dumps(request).encode() + b"\n"
         reason = ""
         for _ in range(self._section.retries + 1):
@@ -187,7 +194,7 @@ class RewardPool:
                 continue
             self._idle.put(process)
             if "reward" in answer:
-                return answer["reward"]
+                return answer
             reason = str(answer["error"])
         raise EnvironmentFailure(
             f"reward function {self._path}: {reason} ({self._section.retries + 1} tries)"

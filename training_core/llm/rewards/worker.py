@@ -14,9 +14,10 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
+from training_core.event_loop import in_process_loop
 from training_core.importing import made
 
 
@@ -37,8 +38,7 @@ def main(path: str, args: dict[str, Any], memory_mib: int) -> None:
     for line in sys.stdin:
         try:
             request = json.loads(line)
-            call = scores if isinstance(request.get("completions"), list) else score
-            reply({"reward": call(function, request)} if function else error_reply)
+            reply(_answer(function, request) if function else error_reply)
         except Exception as error:
             reply(_error_reply(error))
 
@@ -51,28 +51,55 @@ def _function(path: str, args: dict[str, Any]) -> tuple[Callable[..., Any] | Non
         return None, _error_reply(error)
 
 
+class Scored(NamedTuple):
+    """What a reward function returns for an answer."""
+
+    reward: float | None
+    parts: dict[str, float]
+    """The parts of the reward by name, if the function returns a dict."""
+
+
+def _answer(function: Callable[..., Any], request: dict[str, Any]) -> dict[str, Any]:
+    """The reply to a request: a reward and its parts, or lists of them."""
+    if not isinstance(request.get("completions"), list):
+        return _scored(_result(function, request))._asdict()
+    group = scores(function, request)
+    return {"reward": [result.reward for result in group], "parts": [result.parts for result in group]}
+
+
 def _error_reply(error: Exception) -> dict[str, Any]:
     return {"error": f"{type(error).__name__}: {error}"[:2000]}
 
 
 def score(function: Callable[..., Any], request: dict[str, Any]) -> float | None:
-    """The result of a function, sync or async, for one answer; None if it does not apply to the answer. Propagates
-    its exceptions; raises TypeError if the result is neither a number nor None.
+    """The reward by a function, sync or async, for one answer; None if it does not apply to the answer. Propagates
+    its exceptions; raises TypeError if the result is neither a number, nor a dict with one as "reward", nor None.
     """
-    return _number(_result(function, request))
+    return _scored(_result(function, request)).reward
 
 
-def scores(function: Callable[..., Any], request: dict[str, Any]) -> list[float | None]:
-    """The same for a function that scores all answers of a group."""
+def scores(function: Callable[..., Any], request: dict[str, Any]) -> list[Scored]:
+    """The results of a function that scores all answers of a group. Raises TypeError as `score`."""
     result = _result(function, request)
-    if not isinstance(result, Iterable):
+    if not isinstance(result, Iterable) or isinstance(result, Mapping):
         raise TypeError(f"the rewards of a group must be a list, not {type(result).__name__}")
-    return [_number(reward) for reward in result]
+    return [_scored(reward) for reward in result]
+
+
+def _scored(result: Any) -> Scored:
+    if not isinstance(result, Mapping):
+        return Scored(_number(result), {})
+    if "reward" not in result:
+        raise TypeError(
+            f"a dict of a reward function needs the key 'reward'; it has {sorted(map(str, result))}"
+        )
+    parts = {str(name): _number(part) for name, part in result.items() if name != "reward"}
+    return Scored(_number(result["reward"]), {name: part for name, part in parts.items() if part is not None})
 
 
 def _result(function: Callable[..., Any], request: dict[str, Any]) -> Any:
     result = function(**request)
-    return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
+    return asyncio.run(in_process_loop(_awaited(result))) if inspect.isawaitable(result) else result
 
 
 def _number(result: Any) -> float | None:

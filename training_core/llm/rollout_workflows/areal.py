@@ -29,6 +29,7 @@ from training_core.llm.rollout_workflows.api import (
     Trajectory,
 )
 from training_core.llm.rollout_workflows.inference_engine import (
+    RUNNING_EPISODE,
     InferenceEngine,
     RestartingLoader,
     RolloutLimits,
@@ -257,10 +258,13 @@ def make_reward_function(section: Section) -> RewardFunction:
         prompt: str, completions: str, prompt_ids: list[int], completion_ids: list[int], **data: Any
     ) -> float:
         ids = {"prompt_ids": prompt_ids, "completion_ids": completion_ids}
-        reward = pool.score({**data, "prompt": prompt, "completions": completions, **ids}).reward
-        if reward is None:
+        scored = pool.score({**data, "prompt": prompt, "completions": completions, **ids})
+        if scored.reward is None:
             raise NoReward("the reward function returned None for this answer")
-        return reward
+        if (running := RUNNING_EPISODE.get(None)) is not None:
+            for name, value in scored.parts.items():
+                running.reward_parts[name] = running.reward_parts.get(name, 0.0) + value
+        return scored.reward
 
     return reward_fn
 

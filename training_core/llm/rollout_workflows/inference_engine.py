@@ -1,6 +1,6 @@
 """The engine of rollout workflows: workflows request single answers, trainers request batches of episodes.
 
-Based on AReaL's InferenceEngine (arXiv 2505.24298). Workflows run in an event loop in a separate thread; requests at
+Based on AReaL's InferenceEngine (arXiv 2505.24298). Workflows run in the event loop of the process; requests at
 about the same time are generated in one batch. Episodes start as the bound on staleness allows, independent of the
 caller.
 """
@@ -18,6 +18,7 @@ from random import Random
 from typing import Any, Self
 
 from training_core.errors import EngineFailure, EnvironmentFailure, NoReward, PromptTooLong
+from training_core.event_loop import TaskScope
 from training_core.importing import load_object
 from training_core.llm.generation.base import Engine, Generate, SamplingSettings
 from training_core.llm.rollout_workflows.api import (
@@ -44,6 +45,8 @@ class RunningEpisode:
     noise: EpisodeNoise
     responses: list[tuple[str, ModelResponse]] = field(default_factory=list)
     """(role, response) of every call, in the order of responses."""
+    reward_parts: dict[str, float] = field(default_factory=dict)
+    """Sums of the parts of rewards that its reward function has reported, by name."""
 
 
 RUNNING_EPISODE: ContextVar[RunningEpisode] = ContextVar("playing")
@@ -218,8 +221,7 @@ class InferenceEngine:
         self._generators = {role: self._generator(item) for role, item in self._engines.items()}
         self._outside_episodes = self._running_episode(-1)
         """For calls outside episodes."""
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._episodes: TaskScope | None = None
 
     def __enter__(self) -> Self:
         self.initialize()
@@ -229,20 +231,15 @@ class InferenceEngine:
         self.destroy()
 
     def initialize(self) -> None:
-        """Start the thread of the workflows."""
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="rollout-workflows", daemon=True)
-        self._thread.start()
+        """Accept episodes."""
+        self._episodes = TaskScope()
 
     def destroy(self) -> None:
-        """End the thread, all running episodes and generation."""
+        """End all running episodes and generation."""
         self._gate.end("the engine was destroyed")
-        if self._loop is not None and self._thread is not None:
-            asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result()
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
-            self._loop = self._thread = None
+        if self._episodes is not None:
+            self._episodes.end().result()
+            self._episodes = None
         self._gate.close()  # the last generation has ended
         self._batcher.close()
 
@@ -422,12 +419,12 @@ class InferenceEngine:
 
     def _dispatch(self) -> None:
         """Start the episodes that may start."""
-        assert self._loop is not None, "initialize the engine first"
+        assert self._episodes is not None, "initialize the engine first"
         with self._lock:
             while (task := self._next_task()) is not None:
                 self._waiting.remove(task)
                 self._admissions[task.is_eval].start([task.number])
-                asyncio.run_coroutine_threadsafe(self._play(task), self._loop)
+                self._episodes.start(self._play(task))
 
     def _generator(self, engine: Engine) -> Generate:
         """The engine's generate, interrupted by the gate."""
@@ -493,11 +490,3 @@ def _tensors(result: EpisodeResult) -> Trajectory:
     if isinstance(result, dict):
         return result
     raise TypeError("batches need tensors; for a workflow that returns interactions use `wait`")
-
-
-async def _cancel_all() -> None:
-    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-    await asyncio.get_running_loop().shutdown_default_executor()

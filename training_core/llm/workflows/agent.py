@@ -19,9 +19,11 @@ from training_core.config.base import Section
 from training_core.config.rollout import Agent
 from training_core.config.run import RunConfig
 from training_core.errors import ConfigError, EnvironmentFailure
+from training_core.event_loop import in_process_loop
 from training_core.importing import load_object, resolve
 from training_core.llm.agents.session import (
     AgentGateway,
+    Rewards,
     Session,
     failures_rewarded,
     write_episode,
@@ -80,6 +82,12 @@ async def _run_local_agents(
     sessions: Sequence[Session], config: RunConfig, workflow: Agent, gateway: AgentGateway
 ) -> None:
     """Run an agent of `path`, or the environment's player, for each session."""
+    await in_process_loop(_play(sessions, config, workflow, gateway))
+
+
+async def _play(
+    sessions: Sequence[Session], config: RunConfig, workflow: Agent, gateway: AgentGateway
+) -> None:
     import httpx
     from openai import AsyncOpenAI
 
@@ -100,7 +108,9 @@ async def _run_local_agents(
                     result = await agent.run(session.spec.data, **connection)
                 else:
                     result = await asyncio.to_thread(agent.run, session.spec.data, **connection)
-                if result is not None:
+                if isinstance(result, Rewards):
+                    session.reward({"rewards": result.by_role, "parts": result.parts})
+                elif result is not None:
                     session.reward({"rewards": result} if isinstance(result, dict) else {"reward": result})
                 session.close()
 

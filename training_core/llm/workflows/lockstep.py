@@ -37,10 +37,12 @@ def close_episode(episode: Episode, view: SlotView, now: float) -> None:
         episode.fail(view.error)
 
 
-def without_failed(live: list[int], errors: Mapping[int, str], episodes: list[Episode]) -> list[int]:
-    """Fail the episodes with errors; return the slots that continue."""
+def without_failed(
+    live: list[int], errors: Mapping[int, str], episodes: list[Episode], role: str = ""
+) -> list[int]:
+    """Fail the episodes with errors in a role's turn; return the slots that continue."""
     for slot, error in errors.items():
-        episodes[slot].fail(error)
+        episodes[slot].fail(error, role)
         episodes[slot].ended = time.time()
     return [slot for slot in live if slot not in errors]
 
@@ -149,7 +151,7 @@ def _step(
             continue
         keys = {slot: plan.key(slot, number, role_index) for slot in live}
         turn, errors = begin_turn(context, role, keys, plan.count, plan.settings(role), plan.conversations)
-        live = without_failed(live, errors, episodes)
+        live = without_failed(live, errors, episodes, role)
         turns.append(turn)
     generate_answers(context, turns)
     for turn in turns:
@@ -190,7 +192,9 @@ def _act(
         _count_reward_calls(episodes[item.slot], results)
         chosen[item.slot] = plan.choose(candidates, item.prompt.key)
         record_turn(episodes[item.slot], context, turn, role, item, candidates, chosen[item.slot])
-        _reward_others(episodes[item.slot], context, role, results[chosen[item.slot]].rewards)
+        executed_result = results[chosen[item.slot]]
+        episodes[item.slot].add_reward_parts(role, executed_result.parts)
+        _reward_others(episodes[item.slot], context, role, executed_result.rewards)
         if plan.conversations:
             executed = candidates[chosen[item.slot]].answer
             plan.conversations.record_answer(item.slot, role, item.messages, item.prompt.token_ids, executed)
@@ -202,7 +206,7 @@ def _act(
         if view.done:
             close_episode(episodes[slot], view, now)
     ended = {slot for slot, view in after.items() if view.done}
-    return [slot for slot in without_failed(live, errors, episodes) if slot not in ended]
+    return [slot for slot in without_failed(live, errors, episodes, role) if slot not in ended]
 
 
 def _action_of(answer: Answer, item: SlotTurn, passes: bool, reads_tokens: bool) -> str | None:

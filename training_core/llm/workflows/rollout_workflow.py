@@ -12,6 +12,7 @@ from typing import Any
 
 from training_core.config.rollout import RolloutWorkflow as Section
 from training_core.errors import DataError, EngineFailure, NoReward, PromptTooLong
+from training_core.event_loop import in_process_loop
 from training_core.llm.agents.session import SessionSpec
 from training_core.llm.environments.dataset import Dataset
 from training_core.llm.environments.host import describe
@@ -115,10 +116,10 @@ def play_rollout_workflows(
     engine = InferenceEngine(engines)
 
     async def play(played: _PlayedEpisode) -> None:
-        await _play(played, workflow, engine)
+        await _play(played, workflow, engine, first)
 
     try:
-        asyncio.run(play_concurrently(played, play, _PlayedEpisode.fail, section))
+        asyncio.run(in_process_loop(play_concurrently(played, play, _PlayedEpisode.fail, section)))
     finally:
         engine.destroy()
     return complete(
@@ -126,7 +127,9 @@ def play_rollout_workflows(
     )
 
 
-async def _play(played: _PlayedEpisode, workflow: RolloutWorkflow, engine: InferenceEngine) -> None:
+async def _play(
+    played: _PlayedEpisode, workflow: RolloutWorkflow, engine: InferenceEngine, first_role: str
+) -> None:
     episode, running = played.item.episode, RunningEpisode(EpisodeNoise(*played.item.noise))
     RUNNING_EPISODE.set(running)
     episode.started = time.time()
@@ -140,6 +143,7 @@ async def _play(played: _PlayedEpisode, workflow: RolloutWorkflow, engine: Infer
         episode.overlong = episode.outcome = str(error)
     finally:
         episode.ended = time.time()
+        episode.add_reward_parts(first_role, running.reward_parts)
 
 
 def _gconfig(settings: SamplingSettings) -> GenerationHyperparameters:

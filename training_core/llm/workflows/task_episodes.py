@@ -68,7 +68,12 @@ async def play_concurrently(
                 await asyncio.wait_for(play(item), workflow.timeout)
             except TimeoutError:
                 fail(item, timeout_message(workflow))
-            except Exception as error:
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                fail(item, "its program cancelled itself")
+            except (Exception, SystemExit) as error:
                 fail(item, describe(error))
 
     await asyncio.gather(*map(guarded, items))

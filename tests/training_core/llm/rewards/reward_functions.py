@@ -19,6 +19,20 @@ async def later(prompt: str, completions: str, label: str, **data: Any) -> bool:
     return completions == label
 
 
+_HELD = asyncio.Lock()
+
+
+async def in_one_loop(completions: str, **data: Any) -> float:
+    """Its lock, as a client's connection, belongs to the loop of the first call."""
+    await asyncio.gather(_hold(), _hold())
+    return 1.0
+
+
+async def _hold() -> None:
+    async with _HELD:
+        await asyncio.sleep(0)
+
+
 def hangs(prompt: str, completions: str, **data: Any) -> float:
     if completions == "hang":
         time.sleep(600)
@@ -47,6 +61,19 @@ def raises(completions: str, **data: Any) -> float:
 def says_text(completions: str, **data: Any) -> Any:
     print("this must not get between the judgements")
     return "good" if completions == "text" else 1
+
+
+def in_parts(completions: str, **data: Any) -> Any:
+    """verl's form, with `reward` as the total."""
+    if completions == "wrong":
+        return {"right": 1.0}
+    if completions == "n/a":
+        return {"reward": None, "right": None}
+    return {"reward": 1.5, "right": True, "short": 0.5}
+
+
+def each_in_parts(completions: list[str], **data: Any) -> Any:
+    return [{"reward": len(text), "length": len(text)} for text in completions]
 
 
 class AppliesToNothing:

@@ -39,6 +39,8 @@ def test_functions_coroutines_and_objects_are_called_with_the_data() -> None:
         assert pool.score(request("abcde", label="x")) == RewardResult(0.5)
     with judged_by("later") as pool:
         assert [pool.score(request(said, label="yes")).reward for said in ("yes", "no")] == [1.0, 0.0]
+    with judged_by("in_one_loop") as pool:
+        assert [pool.score(request("")).reward for _ in range(2)] == [1.0, 1.0]
     with judged_by("Scaled", args={"factor": 2.0}) as pool:
         assert [pool.score(request("")).reward for _ in range(3)] == [2.0, 4.0, 6.0]
 
@@ -76,6 +78,17 @@ def test_a_result_must_be_a_number_and_prints_do_not_interfere() -> None:
         assert pool.score(request("number")).reward == 1.0
         with pytest.raises(EnvironmentFailure, match="a reward must be a number, not str"):
             pool.score(request("text"))
+
+
+def test_a_dict_is_a_reward_with_parts() -> None:
+    with judged_by("in_parts") as pool:
+        assert pool.score(request("north")) == RewardResult(1.5, parts={"right": 1.0, "short": 0.5})
+        assert pool.score(request("n/a")) == RewardResult(None)
+        with pytest.raises(EnvironmentFailure, match="needs the key 'reward'; it has \\['right'\\]"):
+            pool.score(request("wrong"))
+    with judged_by("each_in_parts", scores="group") as pool:
+        results = pool.score_group(request("") | {"completions": ["a", "bb"], "completion_ids": [[], []]})
+        assert results == [RewardResult(1.0, parts={"length": 1.0}), RewardResult(2.0, parts={"length": 2.0})]
 
 
 def test_none_is_no_reward_and_is_not_asked_again() -> None:

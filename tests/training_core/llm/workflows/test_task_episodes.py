@@ -4,10 +4,12 @@ import asyncio
 
 from tests.training_core.llm.workflows.counting import config, make_context
 from training_core.config.rollout import Agent
+from training_core.event_loop import in_process_loop
 from training_core.llm.workflows.task_episodes import complete, play_concurrently, task_episodes
 from training_core.seeding import NoiseStream
 from training_core.types import Episode
 
+ENDS = {2: RuntimeError("the tool is down"), 3: SystemExit(3), 4: asyncio.CancelledError()}
 STREAMS = NoiseStream.AGENTS, NoiseStream.AGENT_EVALUATION
 
 
@@ -44,16 +46,18 @@ def test_an_error_or_a_timeout_fails_only_its_own_episode() -> None:
         most.append(len(running))
         try:
             await asyncio.sleep(60 if number == 1 else 0)
-            if number == 2:
-                raise RuntimeError("the tool is down")
+            if number in ENDS:
+                raise ENDS[number]
         finally:
             running.remove(number)
 
     section = Agent(concurrency=2, timeout=0.2)
-    asyncio.run(play_concurrently(range(6), play, failures.__setitem__, section))
+    asyncio.run(in_process_loop(play_concurrently(range(6), play, failures.__setitem__, section)))
     assert failures == {
         1: "the episode took longer than workflow.timeout = 0.2 seconds",
         2: "RuntimeError: the tool is down",
+        3: "SystemExit: 3",
+        4: "its program cancelled itself",
     }
     assert max(most) == 2 and not running
 
