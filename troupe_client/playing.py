@@ -15,20 +15,25 @@ import inspect
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from training_core.errors import TroupeError, is_infrastructure
-from troupe_client.server_api import home, trusted
+from troupe_client.server_api import ServerFailure, find_server, home, run_path, trusted
 
 log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.25
 _AWAY_SECONDS = 30.0
 """A gateway that does not answer for so long has ended with its run."""
 _CLOSE_TRIES = 4
+_ERRORS = 100
+"""Different errors that are counted."""
+_ENDED = ("finished", "stopped", "failed")
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,8 @@ class OpenEpisode:
     """Names for `model`: the roles of the team."""
     data: dict[str, Any]
     """The task: id, number, split, title, messages, observations, and the fields of a data set's line."""
+    url: str = field(default="", repr=False)
+    """The episode's own address, which contains its key: GET returns all calls so far, with their token ids."""
 
 
 @dataclass
@@ -53,8 +60,11 @@ class Played:
     episodes: int = 0
     """Episodes with a result, the failed ones included."""
     failed: int = 0
+    """Episodes that the run counts as failed; with workflow.failure_reward, mistakes of the policy are not among them."""
     error: str = ""
-    """The latest error of a failed episode."""
+    """The latest error of an episode."""
+    errors: list[tuple[str, int]] = field(default_factory=list)
+    """Errors with their numbers of episodes, the commonest first."""
 
 
 def play_episodes(
@@ -69,9 +79,11 @@ def play_episodes(
 
     `run`: its id, if this program sees TROUPE_HOME; otherwise the path of a copy of its gateway.json. `play` is a coroutine
     function, or a function that is called in a thread. It returns a number (the reward of every role), a dict (rewards by
-    role or by the id of a call), or None if it has posted rewards itself. If it raises, the episode fails.
+    role or by the id of a call), or None if it has posted rewards itself. If it raises, or returns something else, the
+    episode fails.
 
-    Raises TroupeError if the run has no gateway within `patience` seconds, and if the gateway refuses its token.
+    Raises TroupeError if the run has no gateway within `patience` seconds, if it ends before it has one, and if the gateway
+    refuses its token.
     """
     player = _Player(_gateway_file(run), play, concurrency, progress=progress)
     asyncio.run(player.run(patience))
@@ -94,12 +106,18 @@ class _Player:
         self._threads = ThreadPoolExecutor(concurrency)
         self._progress = Progress(TextColumn("{task.description}"), TimeElapsedColumn(), disable=not progress)
         self._line = self._progress.add_task("no episode yet", total=None)
-        self._logged: set[str] = set()
+        self._errors: Counter[str] = Counter()
 
     async def run(self, patience: float) -> None:
         """Play until the run ends. Raises TroupeError."""
+        began = time.time()
         self._patience_ends = time.monotonic() + patience
         while self._gateway() is None:
+            if ended := await asyncio.to_thread(_ending, self._file.parent, began):
+                raise TroupeError(
+                    f"the run of {self._file.parent} has ended before it had a gateway: {ended}",
+                    remedy="read its log, and start it again",
+                )
             if time.monotonic() > self._patience_ends:
                 raise TroupeError(
                     f"there is no {self._file}",
@@ -135,9 +153,8 @@ class _Player:
                 else:
                     if answer.status_code == 201:
                         self._answered, taken = True, answer.json()
-                        return OpenEpisode(
-                            taken["id"], f"{url}/v1", taken["key"], taken["roles"], taken["data"]
-                        )
+                        id, key, address = taken["id"], taken["key"], f"{url}/episodes/{taken['key']}"
+                        return OpenEpisode(id, f"{url}/v1", key, taken["roles"], taken["data"], address)
                     if answer.status_code == 401:
                         raise TroupeError(_message(answer), remedy=f"copy {self._file.name} of the run again")
                     if answer.status_code == 409:  # no episode waits
@@ -168,26 +185,40 @@ class _Player:
         task = asyncio.current_task()
         try:
             report, error = _report(await self._result(episode)), ""
-        except (Exception, asyncio.CancelledError) as raised:
-            error = f"{type(raised).__name__}: {raised}".replace(episode.api_key, "<key>")
+        except KeyboardInterrupt:
+            raise
+        except BaseException as raised:  # SystemExit and others of a framework end no other episode
+            error = _error_text(raised).replace(episode.api_key, "<key>")
             interrupted = isinstance(raised, asyncio.CancelledError)
-            report = {"error": error, "infrastructure": interrupted or is_infrastructure(raised)}
-        refused = await self._close(episode, report)
+            outside = isinstance(raised, Exception) and is_infrastructure(raised)
+            report = {"error": error, "infrastructure": interrupted or outside}
+        refused, outcome = await self._close(episode, report)
         if task and task.cancelling():
             raise asyncio.CancelledError
         if refused and not error:
             await self._close(episode, {"error": refused, "infrastructure": True})
-        self._count(episode, error or refused)
+        error = error or refused or str(outcome.get("error") or "")
+        self._count(episode, error, failed=bool(outcome.get("failed", error)))
 
     async def _result(self, episode: OpenEpisode) -> Any:
         if inspect.iscoroutinefunction(self._play):
             return await self._play(episode)
-        loop = asyncio.get_running_loop()
-        result = await loop.run_in_executor(self._threads, self._play, episode)
+        result, error = await asyncio.get_running_loop().run_in_executor(self._threads, self._called, episode)
+        if error is not None:
+            raise error
         return await result if inspect.isawaitable(result) else result
 
-    async def _close(self, episode: OpenEpisode, report: dict[str, Any]) -> str:
-        """Close an episode; returns why the gateway refused the report, if it did."""
+    def _called(self, episode: OpenEpisode) -> tuple[Any, BaseException | None]:
+        """What `play` returns, and what it raises: a future cannot hold every exception."""
+        try:
+            return self._play(episode), None
+        except StopIteration as error:
+            return None, RuntimeError(f"StopIteration: {error}")
+        except BaseException as error:
+            return None, error
+
+    async def _close(self, episode: OpenEpisode, report: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Close an episode. Returns why the gateway refused the report, if it did, and the outcome that the run counts."""
         import httpx
 
         address = episode.base_url.removesuffix("/v1") + "/close"
@@ -200,17 +231,19 @@ class _Player:
             else:
                 error = "" if answer.is_success else _message(answer)
                 if answer.status_code < 500:
-                    return error
+                    return error, {} if error else _outcome(answer)
             await asyncio.sleep(_POLL_SECONDS * 2**wait)
-        return error
+        return error, {}
 
-    def _count(self, episode: OpenEpisode, error: str) -> None:
+    def _count(self, episode: OpenEpisode, error: str, *, failed: bool) -> None:
         self.played.episodes += 1
-        self.played.failed += bool(error)
+        self.played.failed += failed
         self.played.error = error or self.played.error
-        if error and error not in self._logged:
-            self._logged.add(error)
-            log.warning("episode %s failed: %s", episode.id, error)
+        if error and error not in self._errors:
+            log.warning("episode %s %s: %s", episode.id, "failed" if failed else "ended with an error", error)
+        if error and (error in self._errors or len(self._errors) < _ERRORS):
+            self._errors[error] += 1
+            self.played.errors = self._errors.most_common()
         text = f"{self.played.episodes} episodes played, {self.played.failed} of them failed"
         self._progress.update(self._line, description=text)
 
@@ -231,17 +264,65 @@ def _gateway_file(run: str | Path) -> Path:
     return path if path.suffix == ".json" else path / "gateway.json"
 
 
+def _ending(folder: Path, since: float) -> str:
+    """State and reason of a run that has ended: by its server, or without one by a report after that time. Otherwise ""."""
+    try:
+        run = find_server().call(run_path(folder.name))
+        return f"{run['state']} {run['reason']}".strip() if run["state"] in _ENDED else ""
+    except ServerFailure:
+        return next(_endings(folder, since), "")
+
+
+def _endings(folder: Path, since: float) -> Iterator[str]:
+    for spool in folder.glob("attempt-*/spool/*.jsonl"):
+        for line in spool.read_text(errors="replace").split("\n"):
+            if '"type":"status"' in line and line.endswith("}"):
+                event = json.loads(line)
+                final = event["state"] in _ENDED and not event.get("facts", {}).get("retry")
+                if final and event["time"] >= since:
+                    yield f"{event['state']} {event.get('message', '')}".strip()
+
+
 def _report(result: Any) -> dict[str, Any]:
-    """What `play` returned as the gateway's report. Raises TypeError, ValueError."""
+    """What `play` returned as the gateway's report. Raises TypeError, ValueError, OverflowError."""
     if result is None:
         return {}
     if isinstance(result, Mapping):
-        return {"rewards": {str(name): float(value) for name, value in result.items()}}
-    return {"reward": float(result)}
+        return {"rewards": {_encodable(str(name)): _number(value) for name, value in result.items()}}
+    return {"reward": _number(result)}
+
+
+def _number(value: Any) -> float:
+    number = float(value)
+    if not isfinite(number):
+        raise ValueError(f"play returned {number}; a reward must be a finite number")
+    return number
+
+
+def _error_text(error: BaseException) -> str:
+    """Type and text of an exception, in UTF-8, whatever its class does."""
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:
+        text = f"{type(error).__name__}: its text cannot be read"
+    return _encodable(text)
+
+
+def _encodable(text: str) -> str:
+    return text.encode(errors="replace").decode()
 
 
 def _bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
+
+
+def _outcome(answer: Any) -> dict[str, Any]:
+    """What the gateway says of a closed episode; nothing if a proxy has answered something else."""
+    try:
+        outcome = answer.json()
+    except ValueError:
+        return {}
+    return outcome if isinstance(outcome, dict) else {}
 
 
 def _message(answer: Any) -> str:

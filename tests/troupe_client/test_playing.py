@@ -106,7 +106,8 @@ def test_a_function_is_called_in_threads_and_its_exceptions_are_failed_episodes(
         return kind
 
     played, sessions = play(gateway, tmp_path, 5, agent, concurrency=5)
-    assert (played.episodes, played.failed) == (5, 4)
+    assert (played.episodes, played.failed) == (5, 2), "mistakes of the policy have a reward"
+    assert sum(count for _, count in played.errors) == 4
     episodes = [write_episode(session, 0.25) for session in sessions]
     assert sorted(episode.role_return("solver") for episode in episodes if not episode.failed) == [
         -1.0,
@@ -118,6 +119,67 @@ def test_a_function_is_called_in_threads_and_its_exceptions_are_failed_episodes(
         "ConnectionResetError: a tool's server" in errors
         and "neither a call of this episode nor a role" in errors
     )
+
+
+class Refusing(Exception):
+    """Its text cannot be read."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_nothing_that_an_episode_returns_or_raises_ends_the_others(
+    gateway: Gateway, tmp_path: Path, asynchronous: bool
+) -> None:
+    endings: list[Any] = [
+        float("nan"), float("inf"), {"solver": float("-inf")}, {"\ud800": 1.0}, "x", object(), 10**400, [1.0],
+        SystemExit(3), GeneratorExit(), StopIteration(), asyncio.CancelledError(), Refusing(), ValueError("\ud800"),
+        BaseExceptionGroup("two", [SystemExit()]),
+    ]  # fmt: skip
+    left = [*endings, 1.0]
+    known: list[str] = []
+
+    def agent(episode: troupe.OpenEpisode) -> Any:
+        known.append(httpx.get(episode.url, trust_env=False).json()["id"])
+        result = left.pop(0)
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    async def agent_of_coroutines(episode: troupe.OpenEpisode) -> Any:
+        return agent(episode)
+
+    played, sessions = play(
+        gateway, tmp_path, len(left), agent_of_coroutines if asynchronous else agent, concurrency=1
+    )
+    count = len(endings)
+    assert (played.episodes, played.failed, len(known)) == (count + 1, count, count + 1)
+    assert [bool(session.outcome.error) for session in sessions] == [*[True] * count, False]
+    assert "nan" in sessions[0].outcome.error and sessions[-1].outcome.reward == 1.0
+
+
+def test_an_episode_without_a_reward_is_reported_as_failed(gateway: Gateway, tmp_path: Path) -> None:
+    played, sessions = play(gateway, tmp_path, 2, lambda episode: None)
+    assert (played.episodes, played.failed) == (2, 2)
+    assert played.errors == [("the agent ended without a reward", 2)] == [(sessions[0].outcome.error, 2)]
+
+
+def test_a_run_that_ends_before_it_has_a_gateway_ends_the_wait(tmp_path: Path) -> None:
+    """Whose spool says so, after the program began to wait; a report that a new attempt follows is none."""
+    spool = tmp_path / "attempt-1" / "spool" / "driver.jsonl"
+    spool.parent.mkdir(parents=True)
+    end = {"type": "status", "state": "failed", "message": "no such model", "time": 1.0}
+    spool.write_text(json.dumps(end, separators=(",", ":")) + "\n")
+    with pytest.raises(TroupeError, match="there is no"):
+        troupe.play_episodes(tmp_path, lambda episode: 1.0, patience=0.0, progress=False)
+    again = end | {"time": time.time() + 60, "facts": {"retry": True}}
+    spool.write_text(json.dumps(again, separators=(",", ":")) + "\n")
+    with pytest.raises(TroupeError, match="there is no"):
+        troupe.play_episodes(tmp_path, lambda episode: 1.0, patience=0.0, progress=False)
+    spool.write_text(json.dumps(end | {"time": time.time() + 60}, separators=(",", ":")) + "\n")
+    with pytest.raises(TroupeError, match="has ended before it had a gateway: failed no such model"):
+        troupe.play_episodes(tmp_path, lambda episode: 1.0, progress=False)
 
 
 def test_a_key_in_an_exception_is_not_reported(
