@@ -114,6 +114,7 @@ class TranscriptCandidate(TypedDict, total=False):
 
     __pydantic_config__ = OPEN  # type: ignore[misc]
     text: Required[str]
+    messages: list[Json]
     token_ids: Required[list[int]]
     tokens: Required[list[str]]
     logprobs: Required[list[Number]]

@@ -218,6 +218,8 @@ class Candidate(Part):
     reward: Number | None
     """None if a reward function returned None: the candidate is left out of its group."""
     advantage: Number | None = None
+    messages: Many[Annotated[dict[str, str], BeforeValidator(_few)]] = []
+    """What the answer consists of, if it is that of several calls or calls tools: role, content, tool_calls as text."""
 
 
 class Turn(Part):

@@ -111,17 +111,22 @@ def _turn_document(turn: Turn, spell: Speller) -> dict[str, Any]:
 def _candidate_document(candidate: Candidate, policy: str, spell: Speller) -> dict[str, Any]:
     answer = candidate.answer
     advantage = {} if candidate.advantage is None else {"advantage": candidate.advantage}
-    return advantage | {
-        "text": answer.text,
-        "token_ids": answer.token_ids,
-        "tokens": spell(policy, answer.token_ids),
-        "logprobs": answer.logprobs,
-        "versions": answer.versions,
-        "stop_reason": answer.stop_reason,
-        "local_reward": candidate.local_reward,
-        "team_reward": candidate.team_reward,
-        "reward": candidate.reward if candidate.scored else None,
-    }
+    messages = {"messages": candidate.messages} if candidate.messages else {}
+    return (
+        advantage
+        | messages
+        | {
+            "text": answer.text,
+            "token_ids": answer.token_ids,
+            "tokens": spell(policy, answer.token_ids),
+            "logprobs": answer.logprobs,
+            "versions": answer.versions,
+            "stop_reason": answer.stop_reason,
+            "local_reward": candidate.local_reward,
+            "team_reward": candidate.team_reward,
+            "reward": candidate.reward if candidate.scored else None,
+        }
+    )
 
 
 def batch_documents(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.troupe_client.cli.conftest import Troupe
-from tests.webapp.transcripts.test_episodes import played
+from tests.webapp.transcripts.test_episodes import played, turn
 from webapp.runs.models import Run
 from webapp.transcripts.models import Episode
 from webapp.transcripts.services import episodes_store
@@ -34,6 +34,26 @@ def test_transcripts_are_found_and_read(troupe: Troupe, told: Run) -> None:
     read = troupe("episode", "show", pk)
     assert "#1 planner (planner)  reward 1.500" in read.out and "<script>x</script>" in read.out
     assert len(json.loads(troupe("episode", "show", pk, "--json").out)["turns"]) == 3
+
+
+def test_an_answer_of_several_calls_is_read_as_messages(troupe: Troupe, connected: str, run: Run) -> None:
+    messages = [
+        {"role": "assistant", "content": "I look.", "tool_calls": 'look({"at": "x"})\nwait({})'},
+        {"role": "tool", "content": "north"},
+        {"role": "assistant", "content": "north"},
+    ]
+    asked = turn(0, "planner")
+    asked["candidates"][0] |= {"messages": messages, "text": "<tool_call>raw"}
+    episodes_store(run, 1, [played("1-3-train-0", turns=[asked])])
+    shown = troupe("episode", "show", str(Episode.objects.get(name="1-3-train-0").pk)).out
+    lines = [
+        "assistant: I look.",
+        '  calls look({"at": "x"})',
+        "  calls wait({})",
+        "tool: north",
+        "assistant: north",
+    ]
+    assert "\n".join(lines) in shown and "raw" not in shown
 
 
 def test_notes_and_export(troupe: Troupe, told: Run, tmp_path: Path) -> None:

@@ -77,8 +77,12 @@ def transcript(episode: EpisodeId, as_json: AsJson = False) -> None:
         print_line(f"\n#{position} {turn['role']} ({turn['policy']}){reward}", "bold")
         for message in turn["messages"]:
             print_line(f"{message.get('role', '')}: {message.get('content', '')}", "dim")
-        if answer:
+        if answer and not answer.get("messages"):
             print_line(answer["text"])
+        for message in answer.get("messages") or [] if answer else []:
+            print_line(f"{message.get('role', '')}: {message.get('content', '')}")
+            for call in filter(None, message.get("tool_calls", "").split("\n")):
+                print_line(f"  calls {call}")
     if "turns" not in facts:
         print_line(FACTS_ONLY)
 
