@@ -168,7 +168,7 @@ def test_malformed_requests_are_refused_and_the_episode_completes(
         assert made.status_code == 200
         last = {"reward": 0.75, "rewards": {"solver": 0.0}, "success": True}
         assert http.post(f"{address}/reward", json=last).status_code == 200
-        assert http.post(f"{address}/close", json={}).json() == {"closed": True}
+        assert http.post(f"{address}/close", json={}).json() == {"closed": True, "failed": False, "error": ""}
     assert gateway._batcher is not None and gateway._batcher.failure is None
     gateway.withdraw([session])
     episode = write_episode(session, 0.5)

@@ -51,8 +51,7 @@ def comparison_key(message: Chat) -> Key:
     Numbers are compared as JavaScript reads them, because its clients write 1.0 as 1 and round integers above 2**53.
     """
     calls = [call["function"] for call in message.get("tool_calls") or ()]
-    keys = (json.dumps([call["name"], _by_value(call["arguments"])], sort_keys=True) for call in calls)
-    return message["role"], message["content"].strip(), tuple(keys)
+    return message["role"], message["content"].strip(), tuple(map(_call_key, calls))
 
 
 def join_answer(messages: Sequence[Chat]) -> dict[str, Any]:
@@ -120,6 +119,14 @@ def _call(call: Any) -> dict[str, Any]:
         "type": "function",
         "function": {"name": function["name"], "arguments": _arguments(function.get("arguments") or {})},
     }
+
+
+def _call_key(function: Mapping[str, Any]) -> str:
+    try:
+        arguments = _by_value(function["arguments"])
+    except RecursionError:  # deeper than what a policy's call may be (tool_calls.LEVELS)
+        arguments = function["arguments"]
+    return json.dumps([function["name"], arguments], sort_keys=True)
 
 
 def _by_value(value: Any) -> Any:
