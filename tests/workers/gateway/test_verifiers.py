@@ -121,6 +121,8 @@ def test_environments_of_the_package_are_played_with_exact_tokens(python: Path, 
         assert not episode.failed, (case.path, episode.error)
         rewards = {role: episode.role_return(role) for role in case.answers}
         assert rewards == pytest.approx(case.rewards), case.path
+        if case.path in (f"{MODULE}:single_turn", f"{MODULE}:tools"):
+            assert episode.reward_parts["solver"]["_right"] == 1.0, "a function of the rubric"
         assert sorted(turn.role for turn in episode.turns) == sorted(case.answers), case.path
         for turn in episode.turns:
             answer = turn.candidates[0].answer
