@@ -10,7 +10,7 @@ The first runs everything in this process, without Ray and without the web (with
 process); the second checks what the first would need. The
 third is the driver of a Ray job:
 it connects to the cluster that RAY_ADDRESS names and imports no torch. The fourth trains runs that differ in their seed
-only in the process of their common job. TROUPE_INGEST_TOKEN holds the ingest token, or those of the members.
+only in the process of their common job. With an address for events, the token is in the run's folder (workers.storage.folders).
 Exit status: 0 finished, stopped or paused; 1 failed, or a check failed; 2 the config or the arguments are wrong; 3 superseded.
 """
 
@@ -27,7 +27,7 @@ from training_core.config.kinds import AnyConfig
 from training_core.config.permitted import checkpoint_below_home
 from training_core.config.sweeps import SEED, parse_axes
 from training_core.errors import ConfigError
-from workers.storage.folders import FolderNotShared, unseen
+from workers.storage.folders import FolderNotShared, RunFolder, unseen
 
 USAGE_ERROR = 2
 
@@ -41,6 +41,7 @@ def main(words: Sequence[str] | None = None) -> int:
             return _run_members(arguments)
         config = _config(arguments)
         seeds = _seeds(arguments, config)
+        token = _token(arguments.ingest_url, arguments.folder, arguments.attempt)
     except (ConfigError, OSError, FolderNotShared) as error:
         _complain(error)
         return USAGE_ERROR
@@ -64,7 +65,7 @@ def main(words: Sequence[str] | None = None) -> int:
         fork_from=_fork_from(arguments.fork_from, config, home),
         fall_back=arguments.fall_back,
         ingest_url=arguments.ingest_url,
-        ingest_token=os.environ.pop("TROUPE_INGEST_TOKEN", ""),
+        ingest_token=token,
     )
     return run_attempt(attempt, local=arguments.local)
 
@@ -106,8 +107,8 @@ def _run_members(arguments: argparse.Namespace) -> int:
     from workers.driver.seeds import run_members  # slow import: only after the configs are valid
     from workers.protocol import Attempt
 
-    tokens = os.environ.pop("TROUPE_INGEST_TOKEN", "").split()
-    facts = zip(arguments.member, configs, folders, tokens or [""] * len(folders), strict=True)
+    tokens = [_token(url, Path(folder), int(number)) for _, number, folder, url in arguments.member]
+    facts = zip(arguments.member, configs, folders, tokens, strict=True)
     return run_members(
         [
             Attempt(
@@ -123,6 +124,11 @@ def _run_members(arguments: argparse.Namespace) -> int:
             for (run, number, _, url), config, folder, token in facts
         ]
     )
+
+
+def _token(url: str, folder: Path | None, attempt: int) -> str:
+    """The token for the events of an attempt, which go to `url`; empty without an address. Raises OSError, FolderNotShared."""
+    return RunFolder(folder.expanduser()).token(attempt) if url and folder else ""
 
 
 def _seeds(arguments: argparse.Namespace, config: AnyConfig) -> list[AnyConfig]:

@@ -7,7 +7,6 @@ from tests.architecture.source import ROOT
 INTERNAL = {
     "TROUPE_BUNDLED_RAY",
     "TROUPE_PREFORK",
-    "TROUPE_INGEST_TOKEN",
     "TROUPE_SERVED",
     "TROUPE_PG_BINARIES",
     "TROUPE_PREPARED",

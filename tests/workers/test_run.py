@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from training_core.config.files import load_config, to_toml
+from training_core.config.files import load_config, parse_config, read_preset, to_toml
 from workers import run
+from workers.protocol import Attempt
+from workers.storage.folders import RunFolder
 
 
 @pytest.mark.parametrize(
@@ -44,6 +46,36 @@ def test_bad_configs_are_refused_with_a_remedy(
 ) -> None:
     assert run.main(words) == run.USAGE_ERROR
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("as_member", [False, True])
+def test_the_token_of_an_attempt_is_in_its_folder(
+    as_member: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config.toml").write_text(to_toml(parse_config(read_preset("spread_mappo"))))
+    monkeypatch.setenv("TROUPE_HOME", "")  # which the program changes
+    RunFolder(tmp_path).write_token(3, "s3cret")
+    got: list[Attempt] = []
+
+    def played(attempts: Attempt | list[Attempt], **_: bool) -> int:
+        got.extend(attempts if isinstance(attempts, list) else [attempts])
+        return 0
+
+    monkeypatch.setattr("workers.driver.attempt.run_attempt", played)
+    monkeypatch.setattr("workers.driver.seeds.run_members", played)
+    words = [
+        str(tmp_path / "config.toml"),
+        "--folder",
+        str(tmp_path),
+        "--attempt",
+        "3",
+        "--ingest-url",
+        "http://x",
+    ]
+    if as_member:
+        words = ["--member", "r", "3", str(tmp_path), "http://x"]
+    assert run.main([*words, "--home", str(tmp_path)]) == 0
+    assert [attempt.ingest_token for attempt in got] == ["s3cret"]
 
 
 def test_an_invalid_file_is_reported_with_its_line(

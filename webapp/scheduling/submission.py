@@ -168,17 +168,17 @@ def _job_of(attempts: list[Attempt], secrets: list[str]) -> Launch | SeedGroupLa
 
 
 def _launch(run: Run, attempt: Attempt, secret: str) -> Launch:
-    """Write the config to the run folder, and return all inputs of the driver."""
+    """Write the config and the token to the run folder, and return all inputs of the driver."""
     folder = RunFolder(settings.TROUPE_HOME / "runs" / run.pk)
     folder.root.mkdir(parents=True, exist_ok=True)
     folder.config.write_text(to_toml(parse_permitted_for(run.owner, run.config)))
+    folder.write_token(attempt.number, secret)
     return Launch(
         run=run.pk,
         attempt=attempt.number,
         folder=folder.root,
         home=settings.TROUPE_HOME,
         ingest_url=settings.TROUPE_URL.rstrip("/") + reverse("api:run-events", args=[run.pk]),
-        ingest_token=secret,
         resume_from=folder.root / attempt.resumed_from if attempt.resumed_from else None,
         fork_from=_fork_origin(run),
         fall_back=not attempt.exact,

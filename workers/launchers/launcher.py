@@ -3,7 +3,7 @@ neither Ray nor torch.
 """
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -48,13 +48,11 @@ class Launch:
     run: str
     attempt: int
     folder: Path
-    """The run folder; config.toml is in it."""
+    """The run folder, with config.toml and the token for its events."""
     home: Path
     """TROUPE_HOME, for cached base models."""
     ingest_url: str = ""
     """Address for events, e.g. http://127.0.0.1:8000/api/v1/runs/<run>/events/; empty keeps them on disk only."""
-    ingest_token: str = field(default="", repr=False)
-    """Bearer token that can write to this run only."""
     resume_from: Path | None = None
     """Checkpoint to continue from."""
     fork_from: Path | None = None
@@ -98,11 +96,6 @@ class SeedGroupLaunch:
     def log(self) -> Path:
         """Path of the process's output under a local launcher."""
         return self.members[0].log
-
-    @property
-    def ingest_token(self) -> str:
-        """Tokens of the members in their order, separated by spaces."""
-        return " ".join(member.ingest_token for member in self.members)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -226,8 +219,8 @@ def driver_command(launch: AnyLaunch, python: str) -> list[str]:
 
 
 def driver_variables(launch: AnyLaunch) -> dict[str, str]:
-    """Environment variables of a driver: number of threads, settings of libraries, its token (of a seed group: one per member)."""
-    variables = {
+    """Environment variables of a driver: number of threads, settings of libraries. None is secret: Ray shows them in command lines."""
+    return {
         "OMP_NUM_THREADS": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -235,8 +228,6 @@ def driver_variables(launch: AnyLaunch) -> dict[str, str]:
         "TROUPE_HOME": str(launch.home),
         served.VARIABLE: "1",
     }
-    token = "" if isinstance(launch, JobLaunch) else launch.ingest_token
-    return variables | ({"TROUPE_INGEST_TOKEN": token} if token else {})
 
 
 def own_path() -> str:

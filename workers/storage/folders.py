@@ -4,6 +4,7 @@
   config.toml                     resolved config
   checkpoints/iteration-000020/   one folder each, shared by all attempts; see training_core/checkpoints.py
   attempt-1/
+    ingest.json                   {"token"}: the token for its events; only the server's user may read it
     spool/<producer>.jsonl        events, one JSON object a line, written before they are sent
     spool/<producer>.ack          last seq the server acknowledged (decimal text)
     driver.log                    stdout and stderr of the driver (local launcher; Ray has its own logs)
@@ -35,6 +36,9 @@ from pathlib import Path
 from typing import Any
 
 from training_core.errors import TroupeError
+from workers.http import write_private
+
+INGEST = "ingest.json"
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,27 @@ class RunFolder:
     def attempt(self, number: int) -> Path:
         """Folder of one attempt."""
         return self.root / f"attempt-{number}"
+
+    def write_token(self, attempt: int, token: str) -> None:
+        """Store the token for the events of an attempt. Command lines, and the environments of Ray's jobs, are visible to all users
+        of a machine. Raises OSError.
+        """
+        folder = self.attempt(attempt)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_private(folder / INGEST, {"token": token})
+
+    def token(self, attempt: int) -> str:
+        """Return the token for the events of an attempt. Raises FolderNotShared, OSError."""
+        file = self.attempt(attempt) / INGEST
+        try:
+            return str(json.loads(file.read_text())["token"])
+        except FileNotFoundError as error:
+            raise unseen(f"the server's file {file}", error) from error
+        except PermissionError as error:
+            raise FolderNotShared(
+                f"node {socket.gethostname()} may not read {file}",
+                remedy="start Ray as the user that Troupe's server runs as, on every node",
+            ) from error
 
     def spool(self, attempt: int) -> Path:
         """Folder of one attempt's event spools."""

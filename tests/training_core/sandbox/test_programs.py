@@ -73,7 +73,7 @@ def test_a_program_writes_only_its_own_temporary_folder() -> None:
 
 
 def test_secrets_of_the_environment_do_not_travel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TROUPE_INGEST_TOKEN", "s3cret")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "s3cret")
     seen = only("import os\nprint(dict(os.environ))").output
     assert "s3cret" not in seen and "TROUPE" not in seen and "HOME" not in seen
 

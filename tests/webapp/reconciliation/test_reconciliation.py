@@ -306,7 +306,7 @@ def test_an_error_in_one_run_does_not_delay_other_runs(
 
 
 def test_tokens_of_a_run_end_an_hour_after_it(running: Run, launcher: FakeLauncher, say: Say) -> None:
-    secret = launcher.launches[0].ingest_token
+    secret = RunFolder(launcher.launches[0].folder).token(1)
     say("finished", 120)
     runs_reconcile_now()
     assert token_find(secret), "its driver may still deliver"

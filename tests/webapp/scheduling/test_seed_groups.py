@@ -21,6 +21,7 @@ from webapp.scheduling.services import run_end_now, run_resume, run_stop
 from webapp.scheduling.submission import run_submit_now
 from workers.launchers.launcher import AnyLaunch, Capacity, JobState, LauncherFailure
 from workers.launchers.registry import FakeLauncher
+from workers.storage.folders import RunFolder
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("long_up")]
 SMALL = {"run.iterations": 4, "rollout.environments": 4}
@@ -105,7 +106,7 @@ def test_seeds_of_a_sweep_are_one_job(made: Any, launcher: FakeLauncher) -> None
     (launch,) = launcher.seed_groups
     assert launch.submission_id == job(runs) and launch.cpus == 1.0
     for member in launch.members:
-        token = token_find(member.ingest_token)
+        token = token_find(RunFolder(member.folder).token(member.attempt))
         assert token is not None and token.run_id == member.run
         assert member.ingest_url.endswith(f"/api/v1/runs/{member.run}/events/")
         assert (member.folder / "config.toml").exists() and member.resume_from is None

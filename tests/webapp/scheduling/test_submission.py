@@ -20,9 +20,10 @@ from webapp.runs import lifecycle
 from webapp.runs.models import Attempt, Run
 from webapp.scheduling.services import run_stop
 from webapp.scheduling.submission import run_submit_now
-from workers.launchers.launcher import Capacity, Launch, LauncherFailure
+from workers.launchers.launcher import Capacity, Launch, LauncherFailure, driver_command, driver_variables
 from workers.launchers.registry import FakeLauncher
 from workers.sizing.placement import demand
+from workers.storage.folders import RunFolder
 
 
 @pytest.fixture
@@ -137,8 +138,10 @@ def test_the_driver_is_told_where_and_with_what_to_report(
     run_submit_now(run.pk)
     launch = launcher.launches[0]
     assert launch.ingest_url == f"{settings.TROUPE_URL}/api/v1/runs/{run.pk}/events/"
-    token = token_find(launch.ingest_token)
+    secret = RunFolder(launch.folder).token(launch.attempt)
+    token = token_find(secret)
     assert token is not None
+    assert secret not in f"{launch}{driver_command(launch, 'python')}{driver_variables(launch)}"
     assert (token.run_id, token.scopes) == (run.pk, ["ingest"])
     assert launch.resume_from is None
     assert "[policies.planner]" in (launch.folder / "config.toml").read_text()
@@ -260,7 +263,7 @@ def test_a_submission_whose_answer_got_lost_keeps_the_token_its_job_has(
         assert not run_submit_now(run.pk)
     assert run_submit_now(run.pk)
     assert len(launcher.launches) == 1
-    assert token_find(launcher.launches[0].ingest_token) is not None
+    assert token_find(RunFolder(launcher.launches[0].folder).token(1)) is not None
     assert Run.objects.get(pk=run.pk).state == "starting"
 
 

@@ -22,7 +22,7 @@ SCRIPT = """
 import os, signal, sys, time
 from pathlib import Path
 folder = Path(sys.argv[sys.argv.index("--folder") + 1])
-(folder / "said").write_text("\\n".join([" ".join(sys.argv[1:]), os.environ.get("TROUPE_INGEST_TOKEN", ""),
+(folder / "said").write_text("\\n".join([" ".join(sys.argv[1:]),
     os.environ.get("OMP_NUM_THREADS", ""), os.environ.get("DATABASE_URL", ""), os.environ.get("PYTHONPATH", "")]))
 print("\\x1b[31mhello\\x1b[0m from the driver", flush=True)
 task = (folder / "task").read_text()
@@ -79,7 +79,7 @@ def launch(tmp_path: Path) -> Callable[[str], Launch]:
         folder.mkdir(exist_ok=True)
         (folder / "task").write_text(task)
         name = f"r{secrets.token_hex(4)}"
-        return Launch(name, attempt, folder, tmp_path, "http://127.0.0.1:1/events/", "tok-1", tmp_path / "ck")
+        return Launch(name, attempt, folder, tmp_path, "http://127.0.0.1:1/events/", tmp_path / "ck")
 
     return make
 

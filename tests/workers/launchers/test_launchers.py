@@ -51,7 +51,3 @@ def test_the_fake_implements_the_launcher_contract(tmp_path: Path) -> None:
     fake.submit(launch)
     fake.stop(name)
     assert fake.status(name).state is JobState.STOPPED
-
-
-def test_a_token_is_not_printed(tmp_path: Path) -> None:
-    assert "hush" not in repr(Launch("r1", 1, tmp_path, tmp_path, ingest_token="hush"))

@@ -47,7 +47,7 @@ def test_from_start_to_end(
     until(lambda: launcher.status(name).state is JobState.SUCCEEDED)
     said = (task.folder / "said").read_text().split("\n")
     assert f"--run {task.run} --attempt 1" in said[0]
-    assert said[1:4] == ["tok-1", "1", ""]
+    assert said[1:3] == ["1", ""]
     assert "from the driver" in launcher.logs(name)
     assert (task.folder / "attempt-1" / "driver.log").exists()
     assert launcher.submit(task) == name

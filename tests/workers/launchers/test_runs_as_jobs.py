@@ -123,7 +123,7 @@ def launched(told: dict[str, Any], home: Path, name: str) -> Launch:
     folder = home / "runs" / name
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(to_toml(parse_config(told)))
-    return Launch(name, 1, folder, home, "", "")
+    return Launch(name, 1, folder, home)
 
 
 @pytest.mark.ray

@@ -8,7 +8,7 @@ import pytest
 from tests.workers.running import events, small_config
 from workers.driver.attempt import FAILED, run_attempt
 from workers.protocol import Attempt
-from workers.storage.folders import FolderNotShared, check_mark, marked
+from workers.storage.folders import FolderNotShared, RunFolder, check_mark, marked
 
 
 def test_a_process_that_sees_the_folder_passes(tmp_path: Path) -> None:
@@ -32,6 +32,23 @@ def test_a_process_with_another_folder_is_named(
             check_mark(None, mark)
     for part in ("n3", str(folder), "TROUPE_HOME", "docs/start/getting-started.md"):
         assert part in str(raised.value)
+
+
+def test_a_token_is_for_its_owner_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = RunFolder(tmp_path)
+    folder.write_token(2, "first")
+    folder.write_token(2, "again")
+    (file,) = folder.attempt(2).iterdir()
+    assert (folder.token(2), file.stat().st_mode & 0o777) == ("again", 0o600)
+    with pytest.raises(FolderNotShared, match=r"attempt-1/ingest\.json"):
+        folder.token(1)
+
+    def refuse(_: Path) -> str:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "read_text", refuse)  # the tests may run as root, who may read all files
+    with pytest.raises(FolderNotShared, match="may not read"):
+        folder.token(2)
 
 
 @pytest.mark.ray
