@@ -5,26 +5,18 @@ import os
 import re
 from copy import copy
 
-MASK = "[redacted]"
+from workers.provenance.redaction import MASK, without_secrets
+
 LONGEST_REFUSAL = 300
 """Maximum characters of the line about a rejected request."""
-_PATTERNS = [
-    (re.compile(r"troupe_[A-Za-z0-9_-]{20,}"), MASK),
-    # Links are URLs; in a query (?next=) they are percent-encoded.
-    (
-        re.compile(r"(?i)((?:/|%2F)(?:account(?:/|%2F)link|shared)(?:/|%2F))(?:(?!%2F)[^/\s\"'?&])+"),
-        rf"\1{MASK}",
-    ),
-    (re.compile(r"(?i)(bearer\s+)[A-Za-z0-9._~+/=-]{8,}"), rf"\1{MASK}"),
-    (re.compile(r"(://[^/\s:@]*:)[^/\s@]+(@)"), rf"\1{MASK}\2"),
-]
-_OWN = ("TROUPE_SECRET_KEY", "RAY_AUTH_TOKEN", "TROUPE_TOKEN", "TROUPE_INGEST_TOKEN")
+_LINK = re.compile(r"(?i)((?:/|%2F)(?:account(?:/|%2F)link|shared)(?:/|%2F))(?:(?!%2F)[^/\s\"'?&])+")
+"""The address of a login link or a share link; in a query (?next=) it is percent-encoded."""
+_OWN = ("TROUPE_SECRET_KEY", "RAY_AUTH_TOKEN", "TROUPE_TOKEN")
 
 
 def redact(text: str) -> str:
-    """Return the text without tokens, login links, passwords in URLs, or this process's own secrets."""
-    for pattern, replacement in _PATTERNS:
-        text = pattern.sub(replacement, text)
+    """Return the text without secrets, login and share links, and without this process's own secrets wherever they stand."""
+    text = without_secrets(_LINK.sub(rf"\1{MASK}", text))
     for name in _OWN:
         value = os.environ.get(name, "")
         if len(value) >= 8:

@@ -42,6 +42,7 @@ from webapp.runs.models import INACTIVE_STATES, Run, RunNote, new_run_id
 from webapp.runs.notes import run_note_add, run_note_remove
 from webapp.scheduling.client_runs import client_run_begin, client_run_configure
 from webapp.scheduling.services import run_do
+from workers.provenance.redaction import values_without_secrets
 from workers.telemetry.events import HeartbeatEvent, ImageMedia, MediaEvent, MetricsEvent, StatusEvent
 from workers.telemetry.limits import MAX_IMAGE, MAX_NAME, NAME_FIRST, NAME_REST, image_type
 
@@ -206,7 +207,7 @@ def _history(call: Call) -> Json:
 
 
 def _log(call: Call, metrics: Sequence[Any], params: Mapping[str, str], tags: Mapping[str, str]) -> Json:
-    held = ""
+    held, params = "", values_without_secrets(params)
     with transaction.atomic():
         run = run_changed(call)
         if params and (new := dict(params.items() - run.mlflow.params.items())):

@@ -25,6 +25,7 @@ from webapp.runs.models import ACTIVE_STATES, Attempt, Run, RunNote, RunSource, 
 from webapp.runs.notes import headline_read
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.attempts import attempt_end
+from workers.provenance.redaction import values_without_secrets
 from workers.telemetry.faults import Fault
 
 QUIET = timedelta(seconds=60)
@@ -69,8 +70,9 @@ def client_run_begin(user: Person, project: Project, wanted: ClientRunBody) -> t
     if known or wanted.role or (wanted.resume != "never" and _is_alive(latest)):
         own = run.config.get("client", {})
         adds = not wanted.role and wanted.resolved is None
-        if adds and any(own.get(key, ...) != value for key, value in wanted.config.items()):
-            client_run_configure(run, wanted.config)
+        values = values_without_secrets(wanted.config)
+        if adds and any(own.get(key, ...) != value for key, value in values.items()):
+            client_run_configure(run, values)
         return run, known or latest
     if wanted.resume == "never":
         raise TransitionRefused(
@@ -121,8 +123,8 @@ def _imported(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def client_run_configure(run: Run, values: Mapping[str, Any]) -> None:
-    """Add values to the program's own config. The caller holds the run's lock. Raises ConfigError."""
-    own = {**run.config.get("client", {}), **values}
+    """Add values to the program's own config, without secrets. The caller holds the run's lock. Raises ConfigError."""
+    own = {**run.config.get("client", {}), **values_without_secrets(values)}
     check_storable(own)
     run.config = {**run.config, "run": {**run.config["run"], "seed": _seed(own)}, "client": own}
     run.family = family_of(run.config)
@@ -130,7 +132,7 @@ def client_run_configure(run: Run, values: Mapping[str, Any]) -> None:
 
 
 def client_config(wanted: ClientRunBody) -> dict[str, Any]:
-    """Return the sections required by every page, and the program's own config."""
+    """Return the sections required by every page, and the program's own config without secrets."""
     policies = dict.fromkeys(wanted.team.values())
     return {
         "run": {
@@ -147,7 +149,7 @@ def client_config(wanted: ClientRunBody) -> dict[str, Any]:
         "environment": {"type": wanted.environment},
         "algorithm": {"type": wanted.algorithm},
         "checkpoint": {"best_of": "", "keep": 0, "every": 0},
-        "client": wanted.config,
+        "client": values_without_secrets(wanted.config),
     }
 
 

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from workers.provenance.repository import repositories, without_secrets
+from workers.provenance.redaction import without_secrets, words_without_secrets
+from workers.provenance.repository import repositories
 
 if TYPE_CHECKING:
     from training_core.config.base import Section
@@ -99,7 +100,7 @@ def command_line(words: Sequence[str]) -> str:
     program, *rest = list(words) or [""]
     name = re.sub(r"\.py$", "", Path(program).name)
     module = f"python -m workers.{name}" if Path(program).parent.name == "workers" else Path(program).name
-    return without_secrets(shlex.join([*module.split(), *rest]))[:LONGEST_COMMAND]
+    return without_secrets(shlex.join([*module.split(), *words_without_secrets(rest)]))[:LONGEST_COMMAND]
 
 
 def _version(name: str) -> str:

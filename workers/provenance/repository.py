@@ -1,31 +1,21 @@
-"""State of a git repository: commit, branch, and the changes that are not committed; removal of secrets before they leave this machine."""
+"""State of a git repository: commit, branch, and the changes that are not committed."""
 
 import base64
 import hashlib
 import os
-import re
 import subprocess
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-MASK = "[redacted]"
+from workers.provenance.redaction import without_secrets
+
 SECRET_FILES = (
     ".env*", "*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx", "id_rsa*", "id_ed25519*", "*secret*", "*credential*",
     ".netrc", ".npmrc", ".pypirc",
 )  # fmt: skip
 """Names of files that are left out of diffs."""
-_NAME = r"[\w.-]*(?:api[_-]?key|access[_-]?key|token|secret|passwd|password)"
-_PATTERNS = (
-    re.compile(r"()\b(?:hf_|sk-|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|troupe_)[A-Za-z0-9_-]{16,}()"),
-    re.compile(r"()\bAKIA[0-9A-Z]{16}\b()"),
-    re.compile(rf"(?i)(\b{_NAME}[\"']?\s*[=:]\s*[\"'])[^\"'\n]{{6,}}([\"'])"),
-    re.compile(rf"(?i)((?:^|\s)-{{0,2}}{_NAME}(?:=|[ ]))(?=[^\s\"']*\d)[^\s\"']{{8,}}()", re.MULTILINE),
-    re.compile(r"(?i)(\bbearer\s+)[A-Za-z0-9._~+/=-]{8,}()"),
-    re.compile(r"(://[^/\s:@]*:)[^/\s@]+(@)"),
-)
-"""Values of common services, quoted values of names such as `api_key`, unquoted ones with a digit, passwords in URLs."""
 TIMEOUT = 10.0
 """Maximum seconds of one git command."""
 MOST_DIFF = 512 << 10
@@ -164,10 +154,3 @@ def _git(folder: Path, *words: str) -> str:
         env=variables | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
         capture_output=True, text=True, errors="replace", check=True, timeout=TIMEOUT, stdin=subprocess.DEVNULL,
     ).stdout  # fmt: skip
-
-
-def without_secrets(text: str) -> str:
-    """Return the text with values that look like secrets replaced by MASK."""
-    for pattern in _PATTERNS:
-        text = pattern.sub(rf"\1{MASK}\2", text)
-    return text

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from threading import Lock, current_thread
 from typing import Any, Protocol
 
-from workers.provenance.repository import without_secrets
+from workers.provenance.redaction import without_secrets
 from workers.telemetry.faults import plain
 from workers.telemetry.limits import MAX_TEXT
 
