@@ -30,6 +30,7 @@ MESSAGES = {
     "float_parsing": "give a number",
     "finite_number": "give a finite number",
     "bool_type": "give true or false",
+    "list_type": "give a list",
     "bool_parsing": "give true or false",
     "string_type": "give a text",
     "greater_than": "give more than {gt}",

@@ -9,10 +9,10 @@ from urllib.parse import quote
 
 import mcp.types as protocol
 from mcp.server.fastmcp.tools import Tool
-from pydantic import Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from training_core.errors import TroupeError
-from troupe_client.mcp.rest import Rest, bounded, brief, clipped, number
+from troupe_client.mcp.rest import Rest, bounded, brief, clipped, compact, number, quoted
 from troupe_client.server_api import run_path
 
 ENDED = ("finished", "stopped", "failed", "paused")
@@ -24,18 +24,30 @@ ASIDE = ("compute/", "progress/", "system/", "time/")
 RUN = "id name state reason remedy iteration iterations eta_seconds findings parent"
 EPISODE = "id iteration kind task outcome error truncated episode_return rewards"
 FINDING = "id rule severity state title first_step last_step figures series cause remedy action done fork"
+
+
+def _split(value: Any) -> Any:
+    return [name for part in value.split(",") if (name := part.strip())] if isinstance(value, str) else value
+
+
+_TEXTS = {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}
+_Names = Annotated[list[str], BeforeValidator(_split), WithJsonSchema(_TEXTS)]
+"""A list, or a text with commas."""
 Run = Annotated[str, Field(description="Id of a run.")]
 Changes = Annotated[
     dict[str, Any] | None, Field(description='Dotted config paths to values: {"run.seed": 3}.')
 ]
 Find = Annotated[str, Field(description="Only lines with any of these words.")]
 Seconds = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description="Maximum wait.")]
-Metrics = Annotated[str, Field(description="Names with commas; empty: list all, with their last values.")]
+Metrics = Annotated[
+    _Names | None,
+    Field(description="Names, as a list or with commas; empty: list all, with their last values."),
+]
 Points = Annotated[int, Field(ge=4, le=200, description="Maximum number per curve.")]
 Query = Annotated[str, Field(description="E.g. iteration >= 5 and planner.reward > 0.")]
 Words = Annotated[str, Field(description='Words in prompts and answers; "a phrase", -without.')]
 Characters = Annotated[int, Field(ge=50, le=4000, description="Maximum per text.")]
-Several = Annotated[list[str], Field(min_length=2, max_length=20, description="Ids.")]
+Several = Annotated[_Names, Field(min_length=2, max_length=20, description="Ids, as a list or with commas.")]
 
 
 async def presets(rest: Rest, find: Find = "") -> str:
@@ -44,7 +56,7 @@ async def presets(rest: Rest, find: Find = "") -> str:
     for row in (await rest.call("/api/v1/presets/"))["results"]:
         expected = brief(row["expected"] or {}, "purpose result time")
         lines.append(f"{row['name']} ({row['agents']}): {row['description']} {expected}")
-    return _matching(lines, find)
+    return _matching(lines, find, own=True)
 
 
 async def config(rest: Rest, preset: str = "", run: str = "", find: Find = "") -> str:
@@ -55,13 +67,13 @@ async def config(rest: Rest, preset: str = "", run: str = "", find: Find = "") -
     tree: Any = next((row["config"] for row in trees if run or row["name"] == preset), None)
     if tree is None:
         raise TroupeError(f"there is no preset {preset!r}", remedy="the tool presets lists them")
-    return _matching([f"{path} = {clipped(value, 300)}" for path, value in _flat(tree)], find)
+    return _matching([f"{quoted(path)} = {quoted(value)}" for path, value in _flat(tree)], find, own=not run)
 
 
 async def runs(rest: Rest, filter: str = "", limit: int = 10) -> str:
     """List runs, newest first. A filter is such as: state = running and eval/success > 0.8. Words match names, ids, tags."""
     listed = (await rest.call("/api/v1/runs/", filter=filter, limit=limit))["results"]
-    return bounded((_run(rest, run) for run in listed), "use a filter") or "no runs"
+    return bounded((_line(rest, run) for run in listed), "use a filter") or "no runs"
 
 
 async def launch(
@@ -120,13 +132,16 @@ async def watch(rest: Rest, run: Run, seconds: Seconds = 0) -> str:
     return _run(rest, seen, metrics=len(rows), last_values=values, errors=errors)
 
 
-async def curves(rest: Rest, run: Run, metrics: Metrics = "", points: Points = 28) -> str:
+async def curves(rest: Rest, run: Run, metrics: Metrics = None, points: Points = 28) -> str:
     """Show curves as step:value, compressed so that minima and maxima remain."""
-    answer = await rest.call(run_path(run, "series/"), keys=metrics, points=points)
-    lines = [f"{row['key']} {number(row['last_value'])} (step {row['last_step']})" for row in answer["keys"]]
+    answer = await rest.call(run_path(run, "series/"), keys=",".join(metrics or ()), points=points)
+    lines = [
+        f"{quoted(row['key'])} {number(row['last_value'])} (step {row['last_step']})"
+        for row in answer["keys"]
+    ]
     for key, columns in answer["series"].items():
         pairs = zip(columns["steps"], columns["values"], strict=True)
-        lines.append(f"{key}: " + " ".join(f"{step}:{number(value)}" for step, value in pairs))
+        lines.append(f"{quoted(key)}: " + " ".join(f"{step}:{number(value)}" for step, value in pairs))
     return bounded(lines, "name fewer metrics or points") or "no values"
 
 
@@ -162,15 +177,13 @@ async def compare(rest: Rest, runs: Several, metric: str = "", by: str = "run", 
     names = ",".join(runs)
     values = await rest.call("/api/v1/compare/", runs=names, by=by, key=metric, at=at)
     configs = await rest.call("/api/v1/compare/config/", runs=names, by=by)
-    lines = [f"{values['label']}, {number(values['step'] or 'last values')}"]
+    lines = [f"{quoted(values['label'])}, {number(values['step'] or 'last values')}"]
     lines += [brief(group, "name runs n mean sd interval last_step") for group in values["groups"]]
-    lines.append(
-        f"Different fields ({configs['same']} are equal), as: {[row['label'] for row in configs['groups']]}"
-    )
+    labels = compact([row["label"] for row in configs["groups"]])
+    lines.append(f"Different fields ({configs['same']} are equal), as: {labels}")
     for row in configs["fields"]:
-        lines.append(
-            f"{row['path']}: {clipped(' | '.join(str(cell['values']) for cell in row['cells']), 200)}"
-        )
+        cells = " | ".join(str(cell["values"]) for cell in row["cells"])
+        lines.append(f"{quoted(row['path'])}: {quoted(cells, 200)}")
     return bounded(lines, "compare fewer runs")
 
 
@@ -178,14 +191,21 @@ VIA: dict[str, Any] = {"provenance": {"via": "MCP"}}
 
 
 def _run(rest: Rest, run: Mapping[str, Any], **more: Any) -> str:
+    return bounded([_line(rest, run, **more)], "read the page")
+
+
+def _line(rest: Rest, run: Mapping[str, Any], **more: Any) -> str:
     more["headline"] = {key: value for key, value in run["headline"].items() if not isinstance(value, dict)}
     return brief(run, RUN, page=str(rest.client.base_url).rstrip("/") + run["links"]["page"], **more)
 
 
-def _matching(lines: list[str], find: str) -> str:
+def _matching(lines: list[str], find: str, *, own: bool = False) -> str:
     words = find.lower().split()
     matching = [line for line in lines if not words or any(word in line.lower() for word in words)]
-    return bounded(matching, "give words to find") or f"none of {len(lines)} lines has any of these words"
+    return (
+        bounded(matching, "give words to find", own=own)
+        or f"none of {len(lines)} lines has any of these words"
+    )
 
 
 def _flat(tree: Any, path: str = "") -> Iterator[tuple[str, str]]:
@@ -201,9 +221,10 @@ def _turns(turns: list[dict[str, Any]], characters: int) -> Iterator[str]:
         candidates, executed = turn["candidates"], turn["executed"]
         answer = candidates[executed] if 0 <= executed < len(candidates) else {"text": ""}
         prompt = turn["messages"][-1].get("content", "") if turn["messages"] else ""
-        yield f"#{index} {turn['role']} is asked: {clipped(str(prompt), characters)}"
+        role = quoted(turn["role"])
+        yield f"#{index} {role} is asked: {quoted(str(prompt), characters)}"
         facts = brief(answer, "stop_reason", rewards=[candidate["reward"] for candidate in candidates])
-        yield f"#{index} {turn['role']} answers: {clipped(answer['text'], characters)} {facts}"
+        yield f"#{index} {role} answers: {quoted(answer['text'], characters)} {facts}"
 
 
 READING = (presets, config, runs, watch, curves, transcripts, findings, compare)
