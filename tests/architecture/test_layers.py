@@ -37,6 +37,7 @@ CLIENT_MAY = (
 """What the client imports at start. Commands of the server import more when they are called."""
 ORDER: dict[str, tuple[str, ...]] = {
     "training_core": (
+        "config.arguments config.networks",
         "boards errors event_loop json_lines seeding served types",
         "algorithms checkpoints devices fast_linear importing sandbox versions",
         "marl.environments.episodes marl.environments.packages",
@@ -64,8 +65,8 @@ ORDER: dict[str, tuple[str, ...]] = {
         "base_models",
     ),
     "workers": (
-        "kinds ray_private",
-        "protocol http provenance sizing storage prefork base_model",
+        "http kinds ray_private",
+        "protocol provenance sizing storage prefork base_model",
         "gateway rollout_buffer telemetry",
         "actors launchers reporting",
         "jobs",

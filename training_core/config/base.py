@@ -54,6 +54,8 @@ class Section(BaseModel):
     """Fields that name a checkpoint: a server reads only those of runs that the user may see."""
     key_fields: ClassVar[Mapping[str, str]] = {}
     """Fields that name an environment variable with a key, each with the field of the addresses the key is sent to."""
+    address_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields that name addresses: a run of a server reaches public ones, its own machine, and those that the owner has allowed."""
     folder_fields: ClassVar[tuple[str, ...]] = ()
     """Fields that name a folder to write to: a server writes only below folders that its owner has allowed."""
     effects: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
@@ -61,6 +63,19 @@ class Section(BaseModel):
 
     def modules(self) -> Iterator[tuple[str, str]]:
         """(field, module) of code that is named by its module alone: permitted like import paths."""
+        return iter(())
+
+    def addresses(self) -> Iterator[tuple[str, str, str]]:
+        """(field, address, environment variable whose value is sent there, or an empty text) of all addresses."""
+        variables = {addresses: getattr(self, field) for field, addresses in self.key_fields.items()}
+        for field in dict.fromkeys((*self.address_fields, *variables)):
+            value = getattr(self, field)
+            for url in (value,) if isinstance(value, str) else value:
+                if "://" in url:
+                    yield field, url, variables.get(field, "")
+
+    def programs(self) -> Iterator[tuple[str, str]]:
+        """(field, what it names) of programs, folders and texts that may name one: a server does not accept them from a page."""
         return iter(())
 
     @model_validator(mode="before")

@@ -4,8 +4,8 @@ write to, keys.
 Runs started by hand (`python -m workers.run`) are not restricted. Pages and the API accept only what the server's
 owner has allowed: packages by name (TROUPE_IMPORT_PACKAGES), files and models below the server's data folder, models
 below TROUPE_MODEL_FOLDERS, folders for published weights below TROUPE_WEIGHTS_FOLDERS, addresses for keys of the
-server's environment in TROUPE_KEY_ADDRESSES. Nothing here reads the disk, so a refusal does not reveal which folders
-exist.
+server's environment in TROUPE_KEY_ADDRESSES, networks that are not public in TROUPE_RUN_NETWORKS. Nothing here reads the
+disk or resolves a name, so a refusal does not reveal which folders or hosts exist.
 """
 
 import re
@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
 from training_core.config.base import Section, sections
+from training_core.config.networks import host_allowed
 from training_core.errors import Advice, ConfigError
 
 HUB_ID = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
@@ -68,6 +69,8 @@ class Permitted:
     """Absolute folders below which weights for engines may be written, in addition to TROUPE_HOME/weights."""
     key_addresses: Sequence[str] = ()
     """Addresses, in addition to this machine's, that keys may be sent to: scheme, host and port, such as https://host:8443."""
+    networks: Collection[str] = ()
+    """Networks, in addition to public ones and this machine, that runs may reach: CIDR notation, or "any"."""
 
 
 def named(config: Section, kind: str) -> Iterator[tuple[str, str]]:
@@ -89,7 +92,8 @@ def check_permitted(config: Section, permitted: Permitted) -> None:
         **_models(config, permitted),
         **_checkpoints(config, permitted),
         **_folders(config, permitted),
-        **_keys(config, permitted),
+        **_addresses(config, permitted),
+        **_programs(config),
     }
     if wrong:
         raise ConfigError(wrong)
@@ -118,7 +122,7 @@ def checkpoint_below_home(value: str) -> bool:
 def _code(config: Section, packages: Collection[str]) -> dict[str, str]:
     wrong: dict[str, str] = {}
     modules = [
-        (f"{path}.{field}", f"{module}:")
+        (f"{path}.{field}".lstrip("."), f"{module}:")
         for path, section in sections(config)
         for field, module in section.modules()
     ]
@@ -173,29 +177,54 @@ def _folders(config: Section, permitted: Permitted) -> dict[str, str]:
     }
 
 
-def _keys(config: Section, permitted: Permitted) -> dict[str, str]:
-    """Environment variables whose values would be sent to an address that the owner has not allowed."""
+def _addresses(config: Section, permitted: Permitted) -> dict[str, str]:
+    """Addresses that the owner has not allowed: for the value of an environment variable, or inside a network."""
     wrong: dict[str, str] = {}
     for path, section in sections(config):
-        for field, addresses in section.key_fields.items():
-            variable, urls = getattr(section, field), getattr(section, addresses)
-            for url in (urls,) if isinstance(urls, str) else urls:
-                if variable and url and not _may_have_keys(url, permitted):
-                    wrong[f"{path}.{addresses}"] = Advice(
-                        f"the value of the server's {variable} may not be sent to {url}",
-                        "the server's owner can add the address to TROUPE_KEY_ADDRESSES",
-                    )
+        for field, url, variable in section.addresses():
+            if _is_named(url, permitted):
+                continue
+            if variable:
+                wrong[f"{path}.{field}".lstrip(".")] = Advice(
+                    f"the value of the server's {variable} may not be sent to {url}",
+                    "the server's owner can add the address to TROUPE_KEY_ADDRESSES",
+                )
+            elif not _is_open(url, permitted):
+                wrong[f"{path}.{field}".lstrip(".")] = Advice(
+                    f"{url} may be inside a private network, which may not be reached from here",
+                    "the server's owner can add the address to TROUPE_KEY_ADDRESSES, or its network to TROUPE_RUN_NETWORKS",
+                )
     return wrong
 
 
-def _may_have_keys(url: str, permitted: Permitted) -> bool:
-    """Whether an address is this machine's or one that the owner has allowed; False for an invalid address."""
+def _programs(config: Section) -> dict[str, str]:
+    return {
+        f"{path}.{field}".lstrip("."): Advice(
+            f"{what} may not be named from here",
+            "name it in a function of a package of TROUPE_IMPORT_PACKAGES, or start the run by `troupe run`",
+        )
+        for path, section in sections(config)
+        for field, what in section.programs()
+    }
+
+
+def _is_named(url: str, permitted: Permitted) -> bool:
+    """Whether an address is this machine's or one that the owner has named; False for an invalid address."""
     try:
         parts = urlsplit(url)
     except ValueError:
         return False
     own = parts.hostname in ("127.0.0.1", "localhost", "::1") and not parts.username
     return own or f"{parts.scheme}://{parts.netloc}" in permitted.key_addresses
+
+
+def _is_open(url: str, permitted: Permitted) -> bool:
+    """Whether the text of an address is that of a host outside of private networks, or inside of those that the owner has allowed."""
+    try:
+        parts = urlsplit(url)
+        return not parts.username and host_allowed(parts.hostname or "", permitted.networks)
+    except ValueError:
+        return False
 
 
 def _checkpoint_named(value: str, home: str) -> re.Match[str] | None:

@@ -81,6 +81,7 @@ class JudgeReward(RewardSection):
     import_fields: ClassVar[tuple[str, ...]] = ("rule",)
     model_name_fields: ClassVar[tuple[str, ...]] = ("model",)
     key_fields: ClassVar[Mapping[str, str]] = {"key_variable": "url"}
+    address_fields: ClassVar[tuple[str, ...]] = ("url",)
     effects: ClassVar[Effects] = {"both_orders": unless("method", "rubric")}
     type: Literal["judge"] = "judge"
     """A model grades the answers, or compares those of a group."""

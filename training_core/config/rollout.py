@@ -1,11 +1,12 @@
 """Collection of experience, and the processes that do it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import ceil
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
+from training_core.config.arguments import addresses_in, module_started, programs_in
 from training_core.config.base import Arguments, OptionalNumber, Section, cross_field
 from training_core.config.effects import Effects, Place, both, evaluates, needs, only_if, unless, where
 from training_core.config.rewards import MathReward, Reward
@@ -101,6 +102,20 @@ class Agent(Section):
     batch_window: float = Field(5.0, ge=0.0, le=10_000.0)
     """Milliseconds that a call waits for further calls, to be answered in one batch with them."""
 
+    def modules(self) -> Iterator[tuple[str, str]]:
+        """The module of a command `python -m MODULE` in the arguments."""
+        if module := module_started(self.args):
+            yield "args.command", module
+
+    def addresses(self) -> Iterator[tuple[str, str, str]]:
+        """Those in the arguments."""
+        return addresses_in(self.args, "args")
+
+    def programs(self) -> Iterator[tuple[str, str]]:
+        """Commands and folders in the arguments; other texts are read by the agent's code."""
+        permitted = {"command"} if module_started(self.args) else set()
+        return programs_in({name: self.args[name] for name in self.args.keys() - permitted}, "args", ("*",))
+
     @cross_field
     def _only_calls_are_discounted(self) -> Self:
         _refuse_discount_of_sequences(self.export_style, self.turn_discount)
@@ -159,19 +174,24 @@ def _refuse_discount_of_sequences(export_style: str, turn_discount: float) -> No
         )
 
 
+SERVICE_HEADER = "X-Troupe-Buffer"
+"""Header of the answers of Troupe's rollout buffer, whose messages errors may quote."""
+
+
 class RolloutBuffer(Section):
     """Rollouts of external programs are read from a rollout buffer service; each prompt's K records are a group."""
 
     import_fields: ClassVar[tuple[str, ...]] = ("loss_mask_path",)
     key_fields: ClassVar[Mapping[str, str]] = {"token_env": "url"}
+    address_fields: ClassVar[tuple[str, ...]] = ("url", "engine_url")
     effects: ClassVar[Effects] = needs("epochs processes engine_url ahead", unless("generator", "")) | {
         "evaluation_file": both(unless("generator", ""), evaluates),
         "loss_mask_type": unless("loss_mask_path", ""),
     }
     type: Literal["rollout_buffer"] = "rollout_buffer"
     """Any external agents: they write records to a service, and this run learns from them."""
-    url: str = Field("", max_length=400)
-    """Address of the service, e.g. http://127.0.0.1:8889; empty uses the one that `troupe buffer serve` runs on this machine."""
+    url: str = Field("", max_length=400, pattern=r"^$|^https?://[^\s?#]+$")
+    """Address of the service, such as http://127.0.0.1:8889; empty uses that of `troupe buffer serve` on this machine."""
     token_env: str = Field("TROUPE_BUFFER_TOKEN", pattern=r"^TROUPE_BUFFER_TOKEN[A-Z0-9_]{0,40}$")
     """Environment variable with the service's token; not needed for the service on this machine."""
     channel: str = Field("", pattern=r"^[A-Za-z0-9_.-]{0,60}$")
@@ -186,7 +206,7 @@ class RolloutBuffer(Section):
     """Number of times that the generator plays the file."""
     processes: int = Field(10, ge=1, le=10_000)
     """Rollouts that the generator plays at the same time."""
-    engine_url: str = Field("", max_length=400)
+    engine_url: str = Field("", max_length=400, pattern=r"^$|^policies$|^https?://[^\s?#]+$")
     """OpenAI-compatible server that the generator calls; "policies" is this run's server with its newest weights; empty for none."""
     ahead: float = Field(1.0, gt=0.0, le=1000.0)
     """Records that may wait at the service, in iterations; beyond it the generator waits, so that data does not become stale."""

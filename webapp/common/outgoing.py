@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import httpcore
 from django.conf import settings
 
+from training_core.config.networks import allowed
 from training_core.errors import TroupeError
-from webapp.common.networks import allowed
 
 LONGEST = 2000
 TIMEOUT = 10.0

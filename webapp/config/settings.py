@@ -194,10 +194,12 @@ TROUPE_WEIGHTS_FOLDERS = env.folders("TROUPE_WEIGHTS_FOLDERS")
 """Folders in addition to TROUPE_HOME/weights that runs may write new weights to, for external engines."""
 TROUPE_KEY_ADDRESSES = env.words("TROUPE_KEY_ADDRESSES")
 """Addresses other than this machine's own to which runs may send keys of the server's environment."""
+TROUPE_RUN_NETWORKS = env.networks("TROUPE_RUN_NETWORKS")
+"""Networks in addition to public ones and this machine that judges, engines and rollout buffers of runs may be in."""
 METRICS_PER_RUN = env.number("TROUPE_METRICS_PER_RUN", 100_000)
 """Maximum number of metrics of a run."""
 TROUPE_WEBHOOK_NETWORKS = env.networks("TROUPE_WEBHOOK_NETWORKS")
-"""Networks in addition to public ones that webhooks and channels may connect to; see webapp/common/networks.py."""
+"""Networks in addition to public ones that webhooks and channels may connect to; see training_core/config/networks.py."""
 
 USE_TZ = True
 TIME_ZONE = "UTC"

@@ -11,7 +11,7 @@ from typing import Any
 import apprise
 from apprise.plugins import N_MGR, url_to_dict
 
-from webapp.common.networks import literal_allowed
+from training_core.config.networks import literal_allowed
 from webapp.common.outgoing import LONGEST, AddressRefused
 
 EVERYWHERE = frozenset({"format", "overflow", "verify", "emojis"})

@@ -16,7 +16,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from webapp.common.networks import literal_allowed
+from training_core.config.networks import literal_allowed
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 10.0

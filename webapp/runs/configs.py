@@ -102,6 +102,7 @@ def _permitted() -> Permitted:
         model_folders=settings.TROUPE_MODEL_FOLDERS,
         weights_folders=settings.TROUPE_WEIGHTS_FOLDERS,
         key_addresses=settings.TROUPE_KEY_ADDRESSES,
+        networks=settings.TROUPE_RUN_NETWORKS,
     )
 
 

@@ -27,6 +27,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
+from training_core.config.rollout import SERVICE_HEADER
 from training_core.errors import TroupeError
 from workers.http import BodyLimit, listen, write_private
 from workers.rollout_buffer.buffer import BufferFull, RolloutBuffer
@@ -165,7 +166,9 @@ def _failure(status: int, message: str, headers: dict[str, str] | None = None) -
 
 
 def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(orjson.dumps(content), status, headers, "application/json")
+    return Response(
+        orjson.dumps(content), status, {SERVICE_HEADER: "1"} | (headers or {}), "application/json"
+    )
 
 
 PORT = 8889

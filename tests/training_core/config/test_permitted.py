@@ -10,9 +10,11 @@ from training_core.config.base import Section
 from training_core.config.files import load_config, parse_config, preset_names
 from training_core.config.marl import MarlConfig
 from training_core.config.permitted import Permitted, check_permitted, named, runs_named
+from training_core.config.rollout import Agent
 from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
 from training_core.importing import IMPORT_PATH
+from training_core.llm.environments.verifiers import Verifiers
 
 REWARD = {"environment.type": "dataset", "environment.path": "x.jsonl", "environment.reward.type": "custom"}
 SINGLE = {"team": {"roles": {"solver": {"policy": "p"}}}, "policies": {"p": {}}}
@@ -243,6 +245,90 @@ def test_keys_of_the_servers_environment_go_to_named_addresses_only(url: str, go
         with pytest.raises(ConfigError) as refused:
             check_permitted(parse_config(tree), owner)
         assert "TROUPE_KEY_ADDRESSES" in refused.value.fields[field]
-    if not good:
+    if not good and "@" not in url and "[" not in url:
         keyless = {**engine, "key_variable": ""}
         check_permitted(parse_config({**OPEN, "policies": {"p": {**section, "engine": keyless}}}), owner)
+
+
+@pytest.mark.parametrize(
+    ("url", "good"),
+    [("http://127.0.0.1:8000", True), ("https://lab.example", True), ("https://[2606:4700::1]/v1", True), ("http://8.8.8.8", True),
+     ("http://10.1.0.5:9200", True), ("http://vllm:8000", True), ("http://169.254.169.254/latest", False), ("http://10.0.0.5:9200", False),
+     ("http://[fd00::1]", False), ("http://[::ffff:10.0.0.5]", False), ("http://2852039166/", False), ("http://0xa9.254.43518", False),
+     ("http://database", False), ("http://metadata.google.internal", False), ("http://x:y@lab.example", False)],
+)  # fmt: skip
+def test_runs_reach_no_private_network_that_is_not_named(url: str, good: bool) -> None:
+    owner = replace(OWNER, key_addresses=("http://vllm:8000",), networks=("10.1.0.0/16",))
+    engine = {"type": "openai", "urls": [url]}
+    judge = {"type": "judge", "model": "m", "url": url}
+    agent = {"type": "agent", "path": "lab.agents:Tools", "args": {"url": url}}
+    configs = {
+        "policies.p.engine.urls": {"policies": {"p": {"engine": engine, "devices": {"placement": "apart"}}}},
+        "environment.reward.url": {"environment": {"type": "dataset", "path": "x", "reward": judge}},
+        "workflow.args.url": {"environment": {"type": "dataset", "path": "x"}, "workflow": agent},
+    }
+    for field, tree in configs.items():
+        config = parse_config({**OPEN, **tree})
+        if good:
+            check_permitted(config, replace(owner, packages=["lab"]))
+            continue
+        with pytest.raises(ConfigError) as refused:
+            check_permitted(config, replace(owner, packages=["lab"]))
+        assert "TROUPE_RUN_NETWORKS" in refused.value.fields[field]
+
+
+@pytest.mark.parametrize(
+    ("args", "wrong"),
+    [
+        ({"num_train_examples": 200, "split": "train", "system_prompt": "Answer a/b: x."}, ""),
+        ({"taskset": {"id": "lab.tasks", "split": "eval"}, "agent": {"max_turns": 8}}, ""),
+        ({"taskset": {"id": "elsewhere"}}, "args"),
+        ({"taskset": {"env": "evil/space"}}, "args.taskset.env"),
+        ({"taskset": {"repo": "evil/space"}}, "args.taskset.repo"),
+        ({"agent": {"runtime": {"image": "evil"}}}, "args.agent.runtime.image"),
+        ({"use_docker": True}, "args.use_docker"),
+        ({"options": [{"provider_kwargs": {"a": 1}}]}, "args.options.0.provider_kwargs.a"),
+        ({"rival": {"model": "m", "client": {"base_url": "http://127.0.0.1:1", "api_key_var": "A_KEY"}}}, ""),
+        (
+            {"rival": {"client": {"base_url": "https://evil.example", "api_key_var": "A_KEY"}}},
+            "args.rival.client.base_url",
+        ),
+        ({"rival": {"client": {"base_url": "https://evil.example"}}}, "args.rival.client.base_url"),
+        ({"judge": {"api_key_var": "A_KEY"}}, "args.judge.api_key_var"),
+        ({"judge": {"api_key_var": "A_KEY", "base_url": ""}}, "args.judge.api_key_var"),
+        ({"host": "10.0.0.5"}, "args.host"),
+        ({"start_command": "http://127.0.0.1/"}, "args.start_command"),
+    ],
+)
+def test_arguments_of_verifiers_name_no_programs_and_send_no_keys(args: dict[str, Any], wrong: str) -> None:
+    section = Verifiers(path="lab", args=args)
+    owner = replace(OWNER, packages=["lab"])
+    if not wrong:
+        check_permitted(section, owner)
+        return
+    with pytest.raises(ConfigError) as refused:
+        check_permitted(section, owner)
+    assert set(refused.value.fields) == {wrong}
+
+
+@pytest.mark.parametrize(
+    ("args", "wrong"),
+    [
+        ({"greeting": "a/b: anything", "calls": 3}, ""),
+        ({"command": ["python", "-m", "lab.tools", "fast"], "tools": ["add"]}, ""),
+        ({"command": ["python", "-m", "elsewhere.tools"]}, "args.command"),
+        ({"command": ["sh"]}, "args.command.0"),
+        ({"command": ["python", "-m", "lab.tools"], "folders": ["/srv"]}, "args.folders.0"),
+        ({"command": ["python", "-m", "lab.tools"], "more": {"command": ["sh"]}}, "args.more.command.0"),
+        ({"url": "http://169.254.169.254/mcp"}, "args.url"),
+    ],
+)
+def test_arguments_of_agents_name_no_programs(args: dict[str, Any], wrong: str) -> None:
+    section = Agent(path="lab.agents:Tools", args=args)
+    owner = replace(OWNER, packages=["lab"])
+    if not wrong:
+        check_permitted(section, owner)
+        return
+    with pytest.raises(ConfigError) as refused:
+        check_permitted(section, owner)
+    assert set(refused.value.fields) == {wrong}

@@ -14,10 +14,10 @@ from django.test import Client
 from django.utils import timezone
 
 from tests.webapp.notifications.receiving import Receiver
+from training_core.config.networks import allowed
 from training_core.errors import ConfigError
 from troupe_client.documents.notifications import Event
 from webapp.accounts.models import AuditEntry, Membership, User
-from webapp.common.networks import allowed
 from webapp.common.outgoing import AddressRefused, address_checked, host_of
 from webapp.health.models import Finding
 from webapp.health.services import finding_facts

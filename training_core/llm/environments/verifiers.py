@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
+from training_core.config.arguments import addresses_in, programs_in
 from training_core.config.base import Arguments, EnvironmentSection
 from training_core.errors import ConfigError, links
 from training_core.importing import IMPORT_PATH, load_object
@@ -27,6 +28,8 @@ from training_core.llm.environments.external import ExternalEnvironment
 
 _NAME = r"^([\w-]+/)?[\w.-]+(@[\w.]+)?$"
 """The name of an installed environment, with the owner and the version that its hub adds."""
+_OWN_KEY = "PRIME_API_KEY"
+"""Variable whose value verifiers sends to an address by default."""
 _HELD_OUT = 4
 """One of so many tasks is held out, if the environment has no tasks for evaluation."""
 _NETWORK = {"ConnectionError", "TransportError", "OfflineModeIsEnabled", "LocalEntryNotFoundError"}
@@ -40,6 +43,10 @@ class Verifiers(EnvironmentSection):
     player: ClassVar[str] = "training_core.llm.agents.verifiers:VerifiersPlayer"
     import_fields: ClassVar[tuple[str, ...]] = ("path",)
     task_fields: ClassVar[tuple[str, ...]] = ("path", "args")
+    open_arguments: ClassVar[tuple[str, ...]] = (
+        "*prompt", "*instruction", "*instructions", "*rubric", "*template", "*description", "*format", "model", "dataset_name",
+    )  # fmt: skip
+    """Arguments whose texts may be any on a server; others with more than words may name a program, a file or a repository."""
     type: Literal["verifiers"] = "verifiers"
     """An environment of the verifiers library or of its hub, which plays its tasks through the gateway."""
     path: str = Field(pattern=f"{_NAME}|{IMPORT_PATH}")
@@ -53,6 +60,14 @@ class Verifiers(EnvironmentSection):
         yield from (("args", _module_of(name.partition(":")[0])) for name in names)
         if ":" not in self.path:
             yield "path", _module_of(self.path)
+
+    def addresses(self) -> Iterator[tuple[str, str, str]]:
+        """Those in the arguments: verifiers sends a key to each, if no variable is named, its own."""
+        return addresses_in(self.args, "args", _OWN_KEY)
+
+    def programs(self) -> Iterator[tuple[str, str]]:
+        """Programs, containers, foreign environments and folders in the arguments."""
+        return programs_in(self.args, "args", self.open_arguments, ("id", "fn"))
 
 
 def _module_of(name: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from training_core.checkpoints import read_errors_explained, write_errors_explained
-from training_core.config.rollout import RolloutBuffer
+from training_core.config.rollout import SERVICE_HEADER, RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.errors import BufferFailure, StopRequested
 
@@ -56,7 +56,7 @@ class BufferClient:
 
     def __init__(self, url: str, token: str, channel: str = "") -> None:
         self.url = url.rstrip("/") + (f"/channels/{channel}" if channel else "")
-        self._headers = {"Authorization": f"Bearer {token}"}
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def fetch(self, delivery: int, limit: int | None) -> Fetched:
         """Complete groups, about `limit` records; `delivery` is the last one that was received."""
@@ -91,7 +91,11 @@ class BufferClient:
                 remedy="start it with `troupe buffer serve`",
             ) from error
         if not answer.is_success or not isinstance(body, dict):
-            reason = body.get("message") if isinstance(body, dict) else answer.text[:200]
+            reason, ours = f"HTTP status {answer.status_code}", SERVICE_HEADER in answer.headers
+            if ours and isinstance(
+                body, dict
+            ):  # the text of another server is not shown to those who chose the address
+                reason = str(body.get("message"))
             raise BufferFailure(f"the rollout buffer at {self.url} refused: {reason}")
         return body
 

@@ -99,6 +99,7 @@ class OpenAi(EngineSection):
     model_name_fields: ClassVar[tuple[str, ...]] = ("model",)
     folder_fields: ClassVar[tuple[str, ...]] = ("weights_folder",)
     key_fields: ClassVar[Mapping[str, str]] = {"key_variable": "urls"}
+    address_fields: ClassVar[tuple[str, ...]] = ("urls",)
 
     effects: ClassVar[Effects] = {"weights_folder": trained}
     type: Literal["openai"] = "openai"

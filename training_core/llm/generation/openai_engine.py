@@ -207,7 +207,9 @@ class OpenAiEngine:
                 continue
             if response.status_code < 400:
                 return _json_body(response, url)
-            reason = f"{response.status_code} {response.text[:300]}"
+            reason = (
+                f"HTTP status {response.status_code}"  # never the text: the address may be a foreign server's
+            )
             if response.status_code in _REFUSALS:
                 raise refusal(f"the server at {url} refuses the request: {reason}")
             if response.status_code < 500:
@@ -256,7 +258,7 @@ def _json_body(response: httpx.Response, url: str) -> dict[str, Any]:
     except ValueError:
         return {}
     if isinstance(body, dict) and body.get("success") is False:  # SGLang's form of a refusal
-        raise EngineFailure(f"the server at {url} refused: {body.get('message', body)}")
+        raise EngineFailure(f"the server at {url} refused the request: its answer has success = false")
     return body if isinstance(body, dict) else {}
 
 

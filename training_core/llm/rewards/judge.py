@@ -168,7 +168,7 @@ class Judge:
             messages = [*messages[:2], {"role": "assistant", "content": text}, again]
         count(failures=1)
         raise EnvironmentFailure(
-            f"the judge {section.model} gave no verdict in {section.retries + 1} tries; its last answer ends with {text[-200:]!r}",
+            f"the judge {section.model} gave no verdict in {section.retries + 1} tries; its last answer has {len(text)} characters",
             remedy="use a model that follows instructions, or raise max_tokens in environment.reward.request",
         )
 
@@ -185,11 +185,12 @@ class Judge:
             text = answer.choices[0].message.content or ""
         except (OpenAIError, AttributeError, IndexError, TypeError) as error:  # or it is not a completion
             count(failures=1)
-            reason = f"{type(error).__name__}: {error}"
-            if self._key:  # some servers repeat a key that they refuse
-                reason = reason.replace(self._key, "[API key]")
+            status = getattr(
+                error, "status_code", ""
+            )  # never the text: the address may be a foreign server's
+            reason = f"{type(error).__name__}{f', HTTP status {status}' if status else ''}"
             raise EnvironmentFailure(
-                f"the judge {section.model} at {section.url} does not answer: {reason[:300]}",
+                f"the judge {section.model} at {section.url} does not answer: {reason}",
                 remedy="check url, model and key_variable of the judge, or raise its timeout and retries",
             ) from None
         prompt, generated = (

@@ -159,7 +159,9 @@ def test_a_server_that_fails_is_asked_again_and_then_named(
     server.failures = [503, 500]
     assert len(engine.generate(PROMPTS[:1], SETTINGS)[0]) == 5
     server.failures = [503] * 3
-    with pytest.raises(EngineFailure, match=f"{url}/v1/completions does not answer correctly: 503 not now"):
+    with pytest.raises(
+        EngineFailure, match=f"{url}/v1/completions does not answer correctly: HTTP status 503"
+    ):
         engine.generate(PROMPTS[:1], SETTINGS)
     server.failures = [400]
     with pytest.raises(EngineFailure, match="400"):
