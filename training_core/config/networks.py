@@ -11,6 +11,8 @@ from collections.abc import Collection
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 ANY = "any"
+OWN_MACHINE = ("127.0.0.1", "localhost", "::1")
+"""Hosts of addresses of this machine, which runs may always reach."""
 UNICAST = ip_network("2000::/3")
 """Public IPv6 addresses. All others are local, reserved, or encode an IPv4 address (NAT64, IPv4-compatible)."""
 SIX_TO_FOUR = ip_network("2002::/16")

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
 from training_core.config.base import Section, sections
-from training_core.config.networks import host_allowed
+from training_core.config.networks import OWN_MACHINE, host_allowed
 from training_core.errors import Advice, ConfigError
 
 HUB_ID = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
@@ -214,7 +214,7 @@ def _is_named(url: str, permitted: Permitted) -> bool:
         parts = urlsplit(url)
     except ValueError:
         return False
-    own = parts.hostname in ("127.0.0.1", "localhost", "::1") and not parts.username
+    own = parts.hostname in OWN_MACHINE and not parts.username
     return own or f"{parts.scheme}://{parts.netloc}" in permitted.key_addresses
 
 

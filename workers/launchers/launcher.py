@@ -220,14 +220,18 @@ def driver_command(launch: AnyLaunch, python: str) -> list[str]:
 
 def driver_variables(launch: AnyLaunch) -> dict[str, str]:
     """Environment variables of a driver: number of threads, settings of libraries. None is secret: Ray shows them in command lines."""
-    return {
-        "OMP_NUM_THREADS": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_DEDUP_LOGS": "0",  # Ray prints repeated lines of workers late, from another thread: they would be the driver's
-        "TROUPE_HOME": str(launch.home),
-        served.VARIABLE: "1",
-    }
+    passed = {name: os.environ[name] for name in (served.ADDRESSES, served.NETWORKS) if name in os.environ}
+    return (
+        passed
+        | {
+            "OMP_NUM_THREADS": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_DEDUP_LOGS": "0",  # Ray prints repeated lines of workers late, from another thread: they would be the driver's
+            "TROUPE_HOME": str(launch.home),
+            served.VARIABLE: "1",
+        }
+    )
 
 
 def own_path() -> str:

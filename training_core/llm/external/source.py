@@ -16,6 +16,7 @@ from training_core.checkpoints import read_errors_explained, write_errors_explai
 from training_core.config.rollout import SERVICE_HEADER, RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.errors import BufferFailure, StopRequested
+from training_core.served import address_refused
 
 log = logging.getLogger(__name__)
 Record = dict[str, Any]
@@ -114,6 +115,8 @@ def connect(workflow: RolloutBuffer, channel: str) -> BufferClient:
             f"there is no rollout buffer on this machine (no {file})",
             remedy="start it with `troupe buffer serve`, or set workflow.url",
         )
+    if reason := address_refused(url):
+        raise BufferFailure(f"the rollout buffer at {url} is not asked: {reason}")
     if not token and url.rstrip("/") == local.get("url"):
         token = str(local["token"])
     return BufferClient(url, token, channel)

@@ -23,6 +23,7 @@ from training_core.llm.generation.prompt_checks import check_prompts, context_le
 from training_core.llm.generation.stop_words import StopWords, end_tokens
 from training_core.llm.models.lora import has_adapter, load_trained_weights, save_adapter, trained_weights
 from training_core.seeding import keyed_seed
+from training_core.served import address_refused
 from training_core.types import Answer, Prompt, StopReason
 
 if TYPE_CHECKING:
@@ -181,6 +182,10 @@ class OpenAiEngine:
         self._context = model.get("max_model_len") or context_length(self.model)
 
     def _client(self) -> httpx.AsyncClient:
+        """Raises EngineFailure if an address may not be reached."""
+        for url in self.urls:
+            if reason := address_refused(url):
+                raise EngineFailure(f"the server at {url} is not asked: {reason}")
         key = os.environ.get(self.settings.key_variable, "") if self.settings.key_variable else ""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         limits = httpx.Limits(max_connections=None)

@@ -20,6 +20,7 @@ from typing import Any
 from training_core.config.rewards import CustomReward, JudgeReward
 from training_core.errors import ConfigError, EnvironmentFailure
 from training_core.llm.rewards.pool import RewardPool, RewardResult
+from training_core.served import address_refused
 
 Verdict = tuple[int, ...]
 """The grade of one answer; or the levels of several in the order in which they were shown, 0 for the best."""
@@ -68,11 +69,13 @@ class Judge:
     by_group = True
 
     def __init__(self, section: JudgeReward) -> None:
-        """Raises ConfigError if the API key is missing."""
+        """Raises ConfigError if the API key is missing, or the address may not be reached."""
         from openai import DefaultHttpxClient, OpenAI  # here: it takes a second
 
         self._section = section
         self._key = _key(section.key_variable)
+        if reason := address_refused(section.url):
+            raise ConfigError({"environment.reward.url": reason})
         self._client = OpenAI(
             base_url=section.url,
             api_key=self._key or "none",

@@ -80,12 +80,15 @@ class _Process:
 
     def __init__(self, path: str, args: dict[str, Any], memory_mib: int) -> None:
         self._child = subprocess.Popen(
-            [sys.executable, "-m", _WORKER, path, json.dumps(args), str(memory_mib)],
+            [sys.executable, "-m", _WORKER, path, str(memory_mib)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             start_new_session=True,
         )
+        with suppress(OSError):  # if it has ended, its first answer is missing
+            _pipe(self._child.stdin).write(json.dumps(args).encode() + b"\n")
+            _pipe(self._child.stdin).flush()
         self._rest = b""
         self._ready = False
 

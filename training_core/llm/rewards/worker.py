@@ -1,9 +1,11 @@
 """A process that scores answers: it reads requests and writes results as lines of JSON.
 
-    python -m training_core.llm.rewards.worker PATH ARGS_AS_JSON MEMORY_MIB
+    python -m training_core.llm.rewards.worker PATH MEMORY_MIB
 
-Started and ended by training_core/llm/rewards/pool.py. The first line, {"ready"}, reports that the reward function is
-imported and constructed. Its prints go to stderr. MEMORY_MIB limits the address space; 0: no limit.
+Started and ended by training_core/llm/rewards/pool.py. The first line of the input has the arguments of the reward
+function: they may be secret, and all users of a machine see command lines. The first line of the output, {"ready"},
+reports that the reward function is imported and constructed. Its prints go to stderr. MEMORY_MIB limits the address
+space; 0: no limit.
 """
 
 import asyncio
@@ -21,7 +23,7 @@ from training_core.event_loop import in_process_loop
 from training_core.importing import made
 
 
-def main(path: str, args: dict[str, Any], memory_mib: int) -> None:
+def main(path: str, memory_mib: int) -> None:
     """Answer requests until the input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -33,7 +35,7 @@ def main(path: str, args: dict[str, Any], memory_mib: int) -> None:
         answers.write(json.dumps(message) + "\n")
         answers.flush()
 
-    function, error_reply = _function(path, args)
+    function, error_reply = _function(path, json.loads(sys.stdin.readline()))
     reply({"ready": True})
     for line in sys.stdin:
         try:
@@ -124,4 +126,4 @@ def _exit_with_parent(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]))

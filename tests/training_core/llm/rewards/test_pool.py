@@ -45,6 +45,12 @@ def test_functions_coroutines_and_objects_are_called_with_the_data() -> None:
         assert [pool.score(request("")).reward for _ in range(3)] == [2.0, 4.0, 6.0]
 
 
+def test_arguments_are_not_in_the_list_of_processes() -> None:
+    with judged_by("pid", args={"key": "s3cr3t"}) as pool:
+        command = Path(f"/proc/{pool.score(request('')).reward:.0f}/cmdline").read_text()
+    assert FUNCTIONS in command and "s3cr3t" not in command
+
+
 def test_one_that_hangs_is_ended_earns_nothing_and_leaves_the_others_alone() -> None:
     with judged_by("hangs", timeout=3.0, retries=3) as pool:
         assert pool.score(request("quick")) == RewardResult(1.0)
