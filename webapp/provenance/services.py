@@ -11,6 +11,7 @@ from webapp.provenance.models import Provenance
 from webapp.runs.logs import server_says
 from webapp.runs.models import Run
 from webapp.runs.selectors import packages_of
+from workers.provenance.redaction import without_secrets
 from workers.provenance.repository import unpacked_diff
 
 LAUNCH = 0
@@ -30,6 +31,8 @@ def _readable(packed: str) -> str:
 
 Short = Annotated[str, Field(max_length=400), AfterValidator(_storable)]
 Long = Annotated[str, Field(max_length=4000), AfterValidator(_storable)]
+Clean = Annotated[Long, AfterValidator(without_secrets)]
+"""Programs with an earlier version of the client send secrets that this version recognises."""
 Hash = Annotated[str, Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?$")]
 Bytes = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Names = Annotated[list[Long], Field(max_length=200)]
@@ -69,7 +72,7 @@ class Repository(Part):
     note: Long = ""
     commit: Hash = ""
     branch: Short = ""
-    remote: Long = ""
+    remote: Clean = ""
     changed: Names = []
     untracked: Names = []
     more: Bytes = 0
@@ -107,7 +110,7 @@ class Reported(Part):
 
     via: Short = ""
     """What launched the run: command line, form, API, sweep ..."""
-    command: Long = ""
+    command: Clean = ""
     machine: Machine | None = None
     repositories: list[Repository] = Field([], max_length=8)
     packages: dict[Short, Short] = Field({}, max_length=64)
