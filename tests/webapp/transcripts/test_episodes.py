@@ -177,6 +177,20 @@ def test_a_failed_episode_without_steps_shows_its_error(ada: Client, run: Run) -
     assert f"error: {error}" in rows
 
 
+def test_an_answer_of_several_calls_is_shown_as_messages(ada: Client, run: Run) -> None:
+    messages = [
+        {"role": "assistant", "content": "<b>I</b> look.", "tool_calls": "look({})"},
+        {"role": "tool", "content": "<i>north</i>"},
+        {"role": "assistant", "content": "north"},
+    ]
+    asked = turn(0, "planner")
+    asked["candidates"][0] |= {"messages": messages}
+    episodes_store(run, 1, [played("a", turns=[asked])])
+    page = ada.get(f"/runs/{run.pk}/episodes/{Episode.objects.get().pk}/").content.decode()
+    assert "&lt;b&gt;I&lt;/b&gt; look." in page and "<summary>calls look({})</summary>" in page
+    assert "<summary>result of a tool</summary>" in page and "<i>north" not in page
+
+
 def test_facts_and_body_are_kept_as_told(run: Run) -> None:
     episodes_store(run, 9, [played("1-3-train-0")])
     row = Episode.objects.get(run=run)
