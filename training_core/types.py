@@ -47,8 +47,19 @@ class Prompt:
     """Index of the first of these candidates in the group; noise depends on it."""
     offset: int = 0
     """Number of tokens at the end of `token_ids` that the candidate has already generated; its answer continues after them."""
+    grammar: str = ""
+    """Grammar of the answers (llm/generation/grammars.py); empty: any text."""
     rid: str = ""
     """Identical for all prompts of one conversation, so that an engine may cache its keys and values. Empty: nothing is cached."""
+
+
+class GrammarSpan(NamedTuple):
+    """Tokens of an answer that were sampled under one grammar, from its beginning."""
+
+    start: int
+    end: int
+    """Index of the first token behind them."""
+    grammar: str
 
 
 @dataclass(frozen=True)
@@ -67,6 +78,8 @@ class Answer:
     text: str
     loss_mask: list[bool] | None = None
     """Which tokens are trained on; None for all."""
+    grammars: tuple[GrammarSpan, ...] = ()
+    """In the order of their tokens; empty if every token could be sampled everywhere."""
 
     @property
     def had_no_room(self) -> bool:

@@ -18,8 +18,9 @@ from training_core.llm.environments.host import describe
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.rendering import Renderer
 from training_core.llm.serving.batching import RequestBatcher
-from training_core.types import Answer, Prompt
+from training_core.types import Answer, GrammarSpan, Prompt
 from training_core.versions import first_version_tokens
+from workers.gateway.request_grammars import request_grammar
 
 log = logging.getLogger(__name__)
 CONTEXT_FULL = "context_length_exceeded"
@@ -35,6 +36,8 @@ class Asked(BaseModel):
     """How the ids of its calls begin."""
     conversation_field: ClassVar[str] = "messages"
     """The field with the conversation."""
+    grammar_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields that state the grammar of the answer (request_grammars.py)."""
     ignored_fields: ClassVar[tuple[str, ...]] = ()
     """Fields that are checked but not applied: the role's own settings are used, because the policy learns from that
     distribution.
@@ -74,6 +77,16 @@ class Asked(BaseModel):
     def continues(self) -> bool:
         """Whether the last message is the start of the answer."""
         return False
+
+    @property
+    def answer_schema(self) -> Mapping[str, Any] | None:
+        """The JSON schema that the answer must satisfy. Raises RequestRefused."""
+        return None
+
+    @property
+    def forced_tool(self) -> str | None:
+        """The tool that the answer must call; empty for any that is offered, None if the policy chooses."""
+        return None
 
     @property
     def unapplied(self) -> dict[str, Any]:
@@ -119,7 +132,7 @@ class Batcher(RequestBatcher):
             )
         log.warning("a policy failed to answer a request: %s", describe(error))
         ids = client.renderer.encode("hello")[:1] or [0]
-        trial = replace(prompt, token_ids=ids, count=1, offset=0, rid="")
+        trial = replace(prompt, token_ids=ids, count=1, offset=0, grammar="", rid="")
         try:
             await self.generate_answers(
                 client.policy, client.generate, trial, replace(settings, max_tokens=1)
@@ -273,7 +286,9 @@ async def _generate(
     limits = [limit for limit in (client.settings.max_tokens, request.limit) if limit is not None]
     settings = replace(client.settings, max_tokens=min(limits), stop=(*client.settings.stop, *request.stops))
     key = session.noise(role, call.prompt_ids, request.seed)
-    prompt = Prompt(call.prompt_ids, request.n, key, rid=f"{session.spec.episode.id}/{role}")
+    grammar = request_grammar(request, client)
+    rid = f"{session.spec.episode.id}/{role}"
+    prompt = Prompt(call.prompt_ids, request.n, key, grammar=grammar, rid=rid)
     call.started = time.time()
     try:
         answers = await batcher.ask(client, prompt, settings)
@@ -294,4 +309,5 @@ def _until_update(answer: Answer, client: PolicyClient) -> Answer:
         return answer
     ids = answer.token_ids[:same]
     text = client.renderer.decode(ids)
-    return Answer(ids, answer.logprobs[:same], answer.versions[:same], "interrupt", text)
+    grammars = tuple(GrammarSpan(0, same, span.grammar) for span in answer.grammars)
+    return Answer(ids, answer.logprobs[:same], answer.versions[:same], "interrupt", text, grammars=grammars)

@@ -39,6 +39,7 @@ from workers.gateway.dialects.anthropic import error as anthropic_error
 from workers.gateway.dialects.openai import CHAT, TEXT
 from workers.gateway.dialects.openai import error as openai_error
 from workers.gateway.dialects.responses import RESPONSES
+from workers.gateway.request_grammars import request_grammar
 from workers.http import BodyLimit, Receive, Send
 
 log = logging.getLogger(__name__)
@@ -345,6 +346,7 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "tool_choice": ("auto", "none", {"type": "auto"}, {"type": "none"}),
     "response_format": ({"type": "text"},),
     "text.format": ({"type": "text"},),
+    "output_config.format": ({"type": "text"},),
     "truncation": ("disabled",),
     "thinking": ({"type": "disabled"},),
     "service_tier": ("auto", "default"),
@@ -374,6 +376,8 @@ class Ignored:
         client = session.spec.clients[session.role_of(asked.model)]
         answered = _NEUTRAL | _own_values(client.settings, continues=asked.continues)
         unapplied = asked.unapplied
+        if request_grammar(asked, client):
+            unapplied = {name: value for name, value in unapplied.items() if name not in asked.grammar_fields}
         if (chat := asked.chat) and client.renderer.folds(list(map(normalise_message, chat)), asked.offered):
             unapplied[f"{asked.conversation_field}.role"] = _FOLDED
         fields = {

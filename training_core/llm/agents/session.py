@@ -34,6 +34,13 @@ class PolicyClient:
     generate: Generate
     settings: SamplingSettings
     renderer: Renderer
+    constrains: bool = False
+    """Whether the policy's engine samples under a grammar."""
+
+    @property
+    def samples_grammars(self) -> bool:
+        """Whether answers can be sampled under a grammar: by the engine, with the model's tokens."""
+        return self.constrains and self.renderer.samples_grammars
 
 
 @dataclass(frozen=True)

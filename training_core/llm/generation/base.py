@@ -9,7 +9,7 @@ from training_core.errors import PromptTooLong
 from training_core.importing import resolve
 from training_core.llm.generation.engine_config import EngineSection
 from training_core.llm.generation.registry import ENGINES
-from training_core.types import Answer, Prompt
+from training_core.types import Answer, GrammarSpan, Prompt
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -114,11 +114,13 @@ def continuation_prompt(prompt: Prompt, index: int, answer: Answer) -> Prompt:
 
 def join_answers(before: Answer, after: Answer) -> Answer:
     """An interrupted answer and its continuation as one; every token keeps the version that generated it."""
+    ids = before.token_ids + after.token_ids
     return replace(
         after,
-        token_ids=before.token_ids + after.token_ids,
+        token_ids=ids,
         logprobs=before.logprobs + after.logprobs,
         versions=before.versions + after.versions,
+        grammars=tuple(GrammarSpan(0, len(ids), span.grammar) for span in after.grammars),
     )
 
 

@@ -22,12 +22,14 @@ class EngineKind:
     """"module:function" in this package: config section -> a sentence about what the engine needs and was found. It raises
     EngineFailure if that is missing. Empty: the engine needs nothing else.
     """
+    grammars: bool = True
+    """Whether it samples under a grammar (grammars.py)."""
 
 
 ENGINES: dict[str, EngineKind] = {
     "torch": EngineKind(Torch, "torch_engine:make_torch_engine"),
     "auto": EngineKind(Auto, "torch_engine:make_undecided_engine"),
     "vllm": EngineKind(Vllm, "vllm_engine:VllmEngine", "vllm_engine:check_vllm"),
-    "openai": EngineKind(OpenAi, "openai_engine:OpenAiEngine", "openai_engine:check_servers"),
+    "openai": EngineKind(OpenAi, "openai_engine:OpenAiEngine", "openai_engine:check_servers", grammars=False),
 }
 """Engines by type, in the order of the pages."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from training_core.errors import ConfigError, ModelError, RequestRefused
+from training_core.llm.generation.grammars import samples_grammars
 from training_core.llm.generation.message_forms import accepted_forms, is_regular
 
 _SYSTEM = {"role": "system", "content": "-"}
@@ -53,6 +54,11 @@ class Renderer:
         if not arguments:
             return self
         return self._others.setdefault(repr(arguments), Renderer(self._tokenizer, arguments))
+
+    @property
+    def samples_grammars(self) -> bool:
+        """Whether answers in the tokenizer's tokens can be sampled under a grammar."""
+        return samples_grammars(self._tokenizer)
 
     def render_conversation(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None, *, continues: bool = False

@@ -44,13 +44,14 @@ def make_prompt_groups(
     A tree with very many tokens is split, because attention over the others' tokens would cost more than sharing the
     prompt saves.
     """
-    texts: dict[tuple[int, ...], list[int]] = {}
+    texts: dict[tuple[tuple[int, ...], str], list[int]] = {}
     number = 0
     for prompt in prompts:
-        texts.setdefault(tuple(prompt.token_ids), []).extend(range(number, number + prompt.count))
+        name = tuple(prompt.token_ids), prompt.grammar  # candidates of one group may share nodes
+        texts.setdefault(name, []).extend(range(number, number + prompt.count))
         number += prompt.count
     groups: list[PromptGroup] = []
-    for text, numbers in texts.items():
+    for (text, _), numbers in texts.items():
         answers = max(_MIN_TREE_TOKENS, 2 * len(text)) // max_tokens
         most = min(max(answers, _MIN_TREE_ANSWERS), limit) if shared else 1
         parts = (numbers[first : first + most] for first in range(0, len(numbers), most))

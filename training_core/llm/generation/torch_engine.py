@@ -28,6 +28,7 @@ from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 from training_core.errors import EngineFailure
 from training_core.llm.generation.base import Interrupted, SamplingSettings
 from training_core.llm.generation.engine_config import Auto, Torch
+from training_core.llm.generation.grammars import Grammars, GrammarState, grammar_spans, model_grammars
 from training_core.llm.generation.prefix_cache import CachedPrefix, ConversationCache, shared_prefixes
 from training_core.llm.generation.prefix_tree import PrefixTreeStore, bucket, supports_prefix_tree
 from training_core.llm.generation.prompt_checks import check_prompts, context_length
@@ -158,6 +159,8 @@ class _Call:
     settings: SamplingSettings
     words: StopWords
     interrupted: Interrupted
+    states: dict[int, GrammarState]
+    """By candidate, if its prompt has a grammar."""
 
 
 @dataclass(frozen=True)
@@ -205,6 +208,7 @@ class TorchEngine:
         self.static = model.device.type == "cuda" if static is None else static
         self._idle_stores: list[PrefixTreeStore] = []
         """Unused stores with static steps, whose buffers and graphs are reused."""
+        self._grammars: Grammars | None = None
         self.conversations = ConversationCache(cache_bytes)
         """Cached conversations for prompts with a request id, if the model supports prefix trees."""
 
@@ -237,7 +241,8 @@ class TorchEngine:
             return []
         with evaluation_mode(self.model):
             words = StopWords(self.tokenizer, settings.stop, self.stops.tolist())
-            call = _Call(Candidates(prompts, limits), settings, words, interrupted or _never)
+            candidates = Candidates(prompts, limits)
+            call = _Call(candidates, settings, words, interrupted or _never, self._grammar_states(candidates))
             return self._generate(prompts, call)
 
     def _generate(self, prompts: Sequence[Prompt], call: _Call) -> list[list[Answer]]:
@@ -248,6 +253,19 @@ class TorchEngine:
         groups = [self._with_cached_prefix(group, call.candidates) for group in groups]
         self._decode_all(self._with_shared_prefixes(groups) if self.share_prefix else groups, call)
         return self._collect(prompts, call)
+
+    def _grammar_states(self, candidates: Candidates) -> dict[int, GrammarState]:
+        """The place in its grammar of each candidate that has one, after the tokens from before a continuation."""
+        constrained = {number: prompt for number, prompt in enumerate(candidates.prompts) if prompt.grammar}
+        if not constrained:
+            return {}
+        self._grammars = self._grammars or model_grammars(self.model, self.tokenizer)
+        return {
+            number: self._grammars.follow(
+                prompt.grammar, prompt.token_ids[len(prompt.token_ids) - prompt.offset :]
+            )
+            for number, prompt in constrained.items()
+        }
 
     def _supports_trees(self) -> bool:
         """Whether the model supports prefix trees."""
@@ -310,7 +328,7 @@ class TorchEngine:
                 nodes = np.append(nodes, np.repeat(len(logits) + np.arange(len(admitted)), sizes))
                 candidates.activate(np.concatenate([group.candidates for group in admitted]))
                 logits = torch.cat([logits, _prefill(store, admitted)])
-            draw = self._sample(logits, nodes, candidates, call.settings)
+            draw = self._sample(_allowed(logits, nodes, call), nodes, candidates, call.settings)
             if isinstance(store, PrefixTreeStore) and store.steps is not None:
                 logits, nodes = self._decode_then_read(store, nodes, draw, call)
             else:
@@ -325,7 +343,7 @@ class TorchEngine:
     ) -> tuple[Tensor, Ints]:
         """Logits of the next nodes, and the node (C,) of each live candidate: candidates with equal tokens share one."""
         candidates, active = call.candidates, call.candidates.active
-        tokens, logprobs = self._read(draw)
+        tokens, logprobs = self._read(draw, call)
         continuing = candidates.append_tokens(tokens, logprobs, self.stops, call.words)
         self._cache_texts(store, active[~continuing], nodes[~continuing], candidates)
         parents, children, nodes = self._children(nodes[continuing], tokens[continuing], draw.vocabulary)
@@ -342,7 +360,7 @@ class TorchEngine:
         tokens = draw.tokens if below.all() else draw.tokens[to_device(chosen, draw.tokens.device)]
         logits = store.decode(nodes[chosen], tokens)
         children = below.cumsum() - 1
-        continuing = candidates.append_tokens(*self._read(draw), self.stops, call.words)
+        continuing = candidates.append_tokens(*self._read(draw, call), self.stops, call.words)
         ended = below & ~continuing
         self._cache_texts(store, active[ended], children[ended], candidates)
         nodes = children[continuing]
@@ -399,14 +417,18 @@ class TorchEngine:
         numbers = torch.stack([tokens.double(), log_probs[rows, tokens].double()])
         return _Draw(tokens, Reading(numbers), log_probs.shape[-1])
 
-    def _read(self, draw: _Draw) -> tuple[Ints, np.ndarray[Any, np.dtype[np.float64]]]:
-        """Tokens and log-probabilities (C,). Raises EngineFailure for numbers that are not finite."""
+    def _read(self, draw: _Draw, call: _Call) -> tuple[Ints, np.ndarray[Any, np.dtype[np.float64]]]:
+        """Tokens and log-probabilities (C,), which grammars follow. Raises EngineFailure for numbers that are not finite."""
         tokens, logprobs = draw.reading.wait()
         if not np.isfinite(logprobs).all():
             raise EngineFailure(
                 f"the model's weights (version {self.version}) give probabilities that are not finite",
                 remedy="resume from an earlier checkpoint with a lower learning rate",
             )
+        if call.states:
+            for number, token in zip(call.candidates.active.tolist(), tokens.tolist(), strict=True):
+                if number in call.states:
+                    call.states[number].add(int(token))
         return tokens.astype(np.int64), logprobs
 
     def _collect(self, prompts: Sequence[Prompt], call: _Call) -> list[list[Answer]]:
@@ -421,10 +443,26 @@ class TorchEngine:
                 [self.version] * (len(tokens) - offset),
                 reason,
                 texts[tuple(tokens)],
+                grammars=grammar_spans(prompt.grammar, len(tokens) - offset),
             )
-            for tokens, logprobs, offset, reason in results
+            for prompt, (tokens, logprobs, offset, reason) in zip(
+                call.candidates.prompts, results, strict=True
+            )
         )
         return [list(itertools.islice(answers, prompt.count)) for prompt in prompts]
+
+
+def _allowed(logits: Tensor, nodes: Ints, call: _Call) -> Tensor:
+    """Logits (N, V) in which tokens that grammars forbid have no probability. Candidates of a node are at the same place."""
+    if not call.states:
+        return logits
+    holders = {int(node): number for node, number in zip(nodes, call.candidates.active.tolist(), strict=True)}
+    masked = {node: call.states[number].mask() for node, number in holders.items() if number in call.states}
+    if not masked:
+        return logits
+    rows = to_device(np.array(list(masked)), logits.device)
+    allowed = to_device(np.stack(list(masked.values())), logits.device)
+    return logits.index_copy(0, rows, logits[rows].masked_fill(~allowed, float("-inf")))
 
 
 def _prefill(store: _NodeStore, groups: Sequence[PromptGroup]) -> Tensor:

@@ -18,6 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from training_core.errors import EngineFailure
 from training_core.llm.generation.base import Interrupted, SamplingSettings
 from training_core.llm.generation.engine_config import Vllm
+from training_core.llm.generation.grammars import grammar_spans
 from training_core.llm.generation.prompt_checks import check_prompts, context_length
 from training_core.llm.generation.stop_words import StopWords, end_tokens
 from training_core.llm.models.lora import has_adapter, load_trained_weights, save_adapter, trained_weights
@@ -63,6 +64,7 @@ def llm_arguments(settings: Vllm, model: PreTrainedModel, *, sleeps: bool = Fals
         "gpu_memory_utilization": settings.gpu_memory,
         "enforce_eager": settings.eager,
         "logprobs_mode": "processed_logprobs",
+        "structured_outputs_config": {"backend": "guidance"},
         "enable_prefix_caching": True,
         "disable_log_stats": True,
         **(split if settings.tensor_parallel > 1 else {}),
@@ -178,6 +180,7 @@ class VllmEngine:
             skip_special_tokens=False,  # stop strings may contain them
             seed=keyed_seed(*prompt.key, first, prompt.offset) % 2**31,
             logprobs=0,
+            structured_outputs=self._grammar(prompt.grammar),
         )
         name = f"candidate-{next(self._numbers)}"
         self._llm.llm_engine.add_request(
@@ -185,8 +188,19 @@ class VllmEngine:
         )
         return name
 
+    def _grammar(self, grammar: str) -> Any:
+        """vLLM's form of a grammar, which it gives to llguidance; None without one."""
+        if not grammar:
+            return None
+        from vllm.sampling_params import StructuredOutputsParams
+
+        return StructuredOutputsParams(grammar=grammar)
+
     def _answer(self, output: Any, prompt: Prompt, words: StopWords) -> Answer:
-        if output is None:
+        cut = prompt.grammar and output is not None and output.finish_reason not in ("stop", "length")
+        if (
+            output is None or cut
+        ):  # sampled again from the beginning: vLLM follows a grammar from the end of the prompt
             return Answer([], [], [], "interrupt", "")
         tokens = list(output.token_ids)
         logprobs = [float(seen[token].logprob) for token, seen in zip(tokens, output.logprobs, strict=True)]
@@ -195,7 +209,8 @@ class VllmEngine:
             output.finish_reason if output.finish_reason in ("stop", "length") else "interrupt"
         )
         (text,) = words.answer_texts([whole])
-        return Answer(tokens, logprobs, [self.version] * len(tokens), reason, text)
+        grammars = grammar_spans(prompt.grammar, len(tokens))
+        return Answer(tokens, logprobs, [self.version] * len(tokens), reason, text, grammars=grammars)
 
 
 def _supported_ranks(rank: int) -> list[int]:

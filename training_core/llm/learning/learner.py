@@ -31,6 +31,7 @@ from training_core.algorithms.losses import (
 from training_core.algorithms.registry import Algorithm, make_hooks
 from training_core.errors import LearnerFailure
 from training_core.importing import resolve
+from training_core.llm.generation.grammars import Grammars, model_grammars
 from training_core.llm.learning.advantages import (
     Critic,
     compute_advantages,
@@ -56,6 +57,7 @@ from training_core.llm.learning.update_metrics import Annotations, TokenLosses, 
 from training_core.llm.models.evaluation import recompute_activations, training_passes, use_evaluation_mode
 from training_core.llm.models.flops import TRAINING, shape_of
 from training_core.llm.models.fused_kernels import compile_for_updates
+from training_core.llm.models.loading import load_tokenizer
 from training_core.llm.models.lora import (
     has_adapter,
     load_trained_weights,
@@ -143,6 +145,7 @@ class Learner:
         self._has_entropy_bonus = algorithm.entropy_coefficient > 0
         self._has_dropout = policy.adapter.type == "lora" and policy.adapter.dropout > 0
         self._consecutive_skips = 0
+        self._grammars: Grammars | None = None
         self._compiled = 0
         """Kernels that the process had compiled at the end of the last update."""
 
@@ -356,7 +359,14 @@ class Learner:
             forward.blocks,
             forward.linear,
             self.shape,
+            self._make_grammars,
         )
+
+    def _make_grammars(self) -> Grammars:
+        """The grammars of the model's own tokenizer, made once."""
+        if self._grammars is None:
+            self._grammars = model_grammars(self.model, load_tokenizer(str(self.model.name_or_path)))
+        return self._grammars
 
     def _metrics(self, sums: UpdateSums, rate: float, groups: int) -> dict[str, float]:
         if not groups:

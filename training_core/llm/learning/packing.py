@@ -17,7 +17,7 @@ B rows, S padded length, T trained response tokens (concatenated in the order of
 that predict them, R answers.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any
@@ -29,6 +29,7 @@ from torch import Tensor
 
 from training_core.algorithms.registry import Algorithm
 from training_core.errors import LearnerFailure
+from training_core.llm.generation.grammars import Grammars, answer_masks
 from training_core.llm.generation.prefix_cache import shared_prefixes
 from training_core.llm.learning.learner_config import Optimisation
 from training_core.llm.models.flops import Work, forward_flops
@@ -36,7 +37,7 @@ from training_core.llm.models.packed_attention import row_width
 from training_core.llm.models.shape import ModelShape
 from training_core.llm.models.transfers import to_device
 from training_core.seeding import keyed_uniform
-from training_core.types import Group
+from training_core.types import Answer, Group
 
 Tokens = tuple[int, ...]
 Response = tuple[Tokens, tuple[bool, ...]]
@@ -93,6 +94,16 @@ class RowBatch:
         return states.flatten(0, 1).index_select(0, self.nodes)
 
 
+@dataclass(frozen=True)
+class GrammarMask:
+    """The tokens that grammars allowed where M of the T response tokens were sampled."""
+
+    rows: Tensor
+    """(T,) index of each response token's row in `allowed`; -1 without a grammar."""
+    allowed: Tensor
+    """(M, V)"""
+
+
 @dataclass
 class MicroBatch:
     """Rows whose answers were sampled with the same settings."""
@@ -115,6 +126,8 @@ class MicroBatch:
     """Of one forward pass; 0 for an architecture with unknown FLOPs."""
     reference_logprobs: Tensor | None = None
     """(T,) of the base model, cached after the first pass."""
+    grammar: GrammarMask | None = None
+    """What grammars allowed, if an answer was sampled under one."""
     idle: bool = False
     """Computed only because other processes run a collective pass; it does not contribute to the loss."""
     proximal_logprobs: Tensor | None = None
@@ -147,6 +160,8 @@ class MicroBatchOptions:
     """Whether the memory of packed rows' attention is linear in their length."""
     shape: ModelShape | None = None
     """Sizes of the model, if its FLOPs are known."""
+    grammars: Callable[[], Grammars] | None = None
+    """Makes the grammars of the policy's tokenizer, where an answer needs them."""
 
     @property
     def longest(self) -> int:
@@ -276,7 +291,23 @@ def _micro_batch(
         top_k=first.top_k,
         top_p=first.top_p,
         flops=forward_flops(options.shape, rows_work(rows)) if options.shape else 0.0,
+        grammar=_grammar_mask(answers, options),
     )
+
+
+def _grammar_mask(answers: Sequence[Answer], options: MicroBatchOptions) -> GrammarMask | None:
+    """What grammars allowed at the trained tokens of these answers. Raises EngineFailure if an answer does not follow its grammar."""
+    if options.grammars is None or not any(answer.grammars for answer in answers):
+        return None
+    grammars = options.grammars()
+    masks = [answer_masks(answer, grammars) for answer in answers]
+    constrained = [
+        np.full(answer.trained_tokens, mask is not None) for answer, mask in zip(answers, masks, strict=True)
+    ]
+    flags = np.concatenate(constrained)
+    rows = np.where(flags, flags.cumsum() - 1, -1)
+    allowed = np.concatenate([mask for mask in masks if mask is not None])
+    return GrammarMask(to_device(rows, options.device), to_device(allowed, options.device))
 
 
 def _loss_divisors(

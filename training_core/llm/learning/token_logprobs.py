@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -115,24 +115,57 @@ def score_tokens(
     batch = piece.batch
     size = max(LOGITS_AT_ONCE.get(states.device.type, LOGITS_AT_ONCE["cpu"]) // vocabulary, 1)
 
-    def score(states: Tensor, nodes: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return _score(head(states), nodes, targets, piece, entropy_gradient)
+    rows = piece.grammar.rows if piece.grammar else batch.targets  # read only with a grammar
+
+    def score(states: Tensor, nodes: Tensor, targets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return _score(head(states), _Places(nodes, targets, rows), piece, entropy_gradient)
 
     if len(states) <= size:
-        return TokenScores(*score(states, batch.node_indices, batch.targets))
+        return TokenScores(*score(states, batch.node_indices, batch.targets, rows))
     starts = range(0, len(states), size)
     tokens = np.bincount(batch.node_numbers // size, minlength=len(starts)).tolist()  # counted on the host
     order = batch.node_indices.argsort(stable=True)
     parts = []
     for start, chosen in zip(starts, order.split(tokens), strict=True):
-        arguments = states[start : start + size], batch.node_indices[chosen] - start, batch.targets[chosen]
+        tokens_here = batch.node_indices[chosen] - start, batch.targets[chosen], rows[chosen]
+        arguments = states[start : start + size], *tokens_here
         parts.append(checkpoint(score, *arguments, use_reentrant=False, preserve_rng_state=False))
     places = order.argsort()
     columns = [torch.cat(column) for column in zip(*parts, strict=True)]
     return TokenScores(*(column[places] if len(column) else column for column in columns))
 
 
+class _Places(NamedTuple):
+    """Where N tokens are predicted."""
+
+    nodes: Tensor
+    """(N,) as indices into the logits."""
+    targets: Tensor
+    """(N,) the tokens."""
+    rows: Tensor
+    """(N,) rows of the grammar's mask, -1 without a grammar."""
+
+
 def _score(
+    logits: Tensor, places: _Places, piece: MicroBatch, entropy_gradient: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores (N,) of N tokens, by logits (places, V)."""
+    scores = _distribution_scores(logits, places.nodes, places.targets, piece, entropy_gradient)
+    if piece.grammar is None:
+        return scores
+    chosen = (places.rows >= 0).nonzero().squeeze(-1)
+    allowed = piece.grammar.allowed[places.rows[chosen]]
+    own = logits[places.nodes[chosen]].masked_fill(~allowed, float("-inf"))
+    nodes = torch.arange(len(chosen), device=chosen.device)
+    masked = _distribution_scores(own, nodes, places.targets[chosen], piece, entropy_gradient)
+    logprobs, untruncated, entropies = (
+        whole.index_copy(0, chosen, part) if len(whole) else whole
+        for whole, part in zip(scores, masked, strict=True)
+    )
+    return logprobs, untruncated, entropies
+
+
+def _distribution_scores(
     logits: Tensor, nodes: Tensor, targets: Tensor, piece: MicroBatch, entropy_gradient: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scores (N,) of N tokens with these nodes, as indices into the logits (places, V)."""

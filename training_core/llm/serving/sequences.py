@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from training_core.llm.generation.stop_words import decode_texts
-from training_core.types import NOT_SAMPLED, Answer, Candidate, Episode, Message, Stage, Turn
+from training_core.types import NOT_SAMPLED, Answer, Candidate, Episode, GrammarSpan, Message, Stage, Turn
 from training_core.versions import version_span
 
 
@@ -33,13 +33,16 @@ def joined_answers(calls: Sequence[tuple[Sequence[int], Answer]]) -> Answer:
     logprobs: list[float] = []
     versions: list[int] = []
     mask: list[bool] = []
+    grammars: list[GrammarSpan] = []
     for prompt, answer in calls:
         between = prompt[start + len(ids) :]
+        begin = len(ids) + len(between)
+        grammars += [GrammarSpan(begin + first, begin + end, text) for first, end, text in answer.grammars]
         ids += [*between, *answer.token_ids]
         logprobs += [*([0.0] * len(between) if with_logprobs else ()), *answer.logprobs]
         versions += [*[NOT_SAMPLED] * len(between), *answer.versions]
         mask += [*[False] * len(between), *(answer.loss_mask or [True] * len(answer.token_ids))]
-    return Answer(ids, logprobs, versions, calls[-1][1].stop_reason, "", mask)
+    return Answer(ids, logprobs, versions, calls[-1][1].stop_reason, "", mask, tuple(grammars))
 
 
 def join_calls(calls: Iterable[TokenSequence]) -> Iterator[TokenSequence]:

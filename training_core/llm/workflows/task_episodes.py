@@ -17,6 +17,7 @@ from training_core.llm.environments.base import Split
 from training_core.llm.environments.dataset import Dataset, task_instance
 from training_core.llm.environments.host import SlotView, describe
 from training_core.llm.generation.base import Generate
+from training_core.llm.generation.registry import ENGINES
 from training_core.llm.workflows.context import RolloutContext, chat_messages
 from training_core.llm.workflows.episodes import EVALUATION_SEED, sampling_settings
 from training_core.llm.workflows.lockstep import EpisodeKind
@@ -94,6 +95,7 @@ def policy_clients(
             generate[section.policy],
             sampling_settings(config, role, kind),
             gateway.renderers[section.policy].with_arguments(section.chat_template_kwargs),
+            ENGINES[config.policies[section.policy].engine.type].grammars,
         )
         for role in config.team.order
         for section in [config.team.roles[role]]

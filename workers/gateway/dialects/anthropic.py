@@ -20,6 +20,7 @@ from workers.gateway.answering import (
     returned_prompt,
     words,
 )
+from workers.gateway.request_grammars import forced_tool_of, schema_of
 
 _ERRORS = {
     401: "authentication_error",
@@ -36,6 +37,7 @@ class MessagesRequest(Asked):
     """POST /v1/messages."""
 
     id_prefix = "msg_"
+    grammar_fields = "tool_choice", "output_config.format"
     ignored_fields: ClassVar[tuple[str, ...]] = ("temperature", "top_p", "top_k", "tool_choice")
 
     messages: list[dict[str, Any]] = Field(min_length=1)
@@ -46,7 +48,9 @@ class MessagesRequest(Asked):
     stop_sequences: list[str] = []
     tools: list[dict[str, Any]] = []
     tool_choice: dict[str, Any] = {"type": "auto"}
-    """With the type "none" the policy does not see the tools. It chooses for itself, so that other types are ignored."""
+    """With the type "none" the policy does not see the tools. Forced calls are sampled under their grammar."""
+    output_config: dict[str, Any] = {}
+    """The form of the answer: its `format` may have a JSON schema."""
     cache_control: dict[str, Any] | None = None
     """Changes no answer, here and in parts of the request."""
     temperature: float | None = None
@@ -83,6 +87,14 @@ class MessagesRequest(Asked):
         return [_function(tool) for tool in self.tools if _is_function(tool)] or None
 
     @property
+    def answer_schema(self) -> Mapping[str, Any] | None:
+        return schema_of(self.output_config.get("format"))
+
+    @property
+    def forced_tool(self) -> str | None:
+        return forced_tool_of(self.tool_choice)
+
+    @property
     def chat(self) -> list[dict[str, Any]]:
         start = [{"role": "system", "content": self.system}] if self.system else []
         return start + [part for message in self.messages for part in _chat_messages(message)]
@@ -91,6 +103,7 @@ class MessagesRequest(Asked):
     def unapplied(self) -> dict[str, Any]:
         """As for every request; fields of messages and tools with their section, other kinds of tools by type."""
         fields = other_fields("messages", self.messages, ("role", "content"))
+        fields |= other_fields("output_config", [self.output_config], ())
         fields |= other_fields("tools", filter(_is_function, self.tools), _TOOL_FIELDS)
         fields |= {f"tools.{tool.get('type')}": True for tool in self.tools if not _is_function(tool)}
         return super().unapplied | fields

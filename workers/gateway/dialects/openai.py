@@ -20,6 +20,7 @@ from workers.gateway.answering import (
     returned_prompt,
     words,
 )
+from workers.gateway.request_grammars import forced_tool_of, schema_of
 
 _FINISHES = {"stop": "stop", "length": "length", "interrupt": "abort"}
 TokenId = Annotated[int, Field(strict=True, ge=0)]
@@ -62,7 +63,8 @@ class _Request(Asked):
 class ChatRequest(_Request):
     """POST /v1/chat/completions."""
 
-    ignored_fields = (*_Request.ignored_fields, "top_logprobs", "tool_choice", "response_format")
+    grammar_fields = "tool_choice", "response_format"
+    ignored_fields = (*_Request.ignored_fields, "top_logprobs", *grammar_fields)
 
     messages: list[dict[str, Any]] = Field(min_length=1)
     max_tokens: int | None = Field(None, ge=1)
@@ -71,7 +73,7 @@ class ChatRequest(_Request):
     top_logprobs: int = Field(0, ge=0)
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] = "auto"
-    """With "none" the policy does not see the tools. It chooses for itself, so that other values are ignored."""
+    """With "none" the policy does not see the tools. Forced calls are sampled under their grammar."""
     response_format: dict[str, Any] | None = None
     continue_final_message: bool = False
     """Whether the last message is an unfinished assistant message."""
@@ -97,6 +99,14 @@ class ChatRequest(_Request):
     @property
     def offered(self) -> list[dict[str, Any]] | None:
         return self.tools if self.tools and self.tool_choice != "none" else None
+
+    @property
+    def answer_schema(self) -> Mapping[str, Any] | None:
+        return schema_of(self.response_format)
+
+    @property
+    def forced_tool(self) -> str | None:
+        return forced_tool_of(self.tool_choice)
 
     @property
     def unapplied(self) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from workers.gateway.answering import (
     words,
 )
 from workers.gateway.dialects.openai import error
+from workers.gateway.request_grammars import forced_tool_of, schema_of
 
 _STORED = ("previous_response_id", "conversation", "prompt")
 _ITEM_FIELDS = ("type", "id", "status", "role", "content", "call_id", "name", "arguments", "output")
@@ -33,6 +34,7 @@ class ResponsesRequest(Asked):
 
     id_prefix = "resp_"
     conversation_field = "input"
+    grammar_fields = "tool_choice", "text.format"
     ignored_fields: ClassVar[tuple[str, ...]] = ("temperature", "top_p", "tool_choice")
 
     input: str | list[dict[str, Any]] = Field(min_length=1)
@@ -42,9 +44,9 @@ class ResponsesRequest(Asked):
     max_output_tokens: int | None = Field(None, ge=1)
     tools: list[dict[str, Any]] = []
     tool_choice: str | dict[str, Any] = "auto"
-    """With "none" the policy does not see the tools. It chooses for itself, so that other values are ignored."""
+    """With "none" the policy does not see the tools. Forced calls are sampled under their grammar."""
     text: dict[str, Any] = {}
-    """The form of the answer. Only plain text is answered."""
+    """The form of the answer: its `format` may have a JSON schema."""
     temperature: float | None = None
     top_p: float | None = None
 
@@ -65,6 +67,14 @@ class ResponsesRequest(Asked):
             return None
         functions = [tool for tool in self.tools if tool.get("type") == "function"]
         return [function_tool(tool) for tool in functions] or None
+
+    @property
+    def answer_schema(self) -> Mapping[str, Any] | None:
+        return schema_of(self.text.get("format"))
+
+    @property
+    def forced_tool(self) -> str | None:
+        return forced_tool_of(self.tool_choice)
 
     @property
     def chat(self) -> list[dict[str, Any]]:

@@ -10,19 +10,24 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from training_core.llm.learning import memory
+from training_core.llm.learning.packing import GrammarMask
 from training_core.llm.learning.token_logprobs import TokenScores, score_tokens
 
 PLACES, TOKENS, HIDDEN, WORDS = 23, 61, 8, 50
 
 
-def piece(temperature: float, top_k: int, top_p: float) -> Any:
-    """A micro-batch of tokens in no order, several at the same place."""
+def piece(temperature: float, top_k: int, top_p: float, *, constrained: bool = False) -> Any:
+    """A micro-batch of tokens in no order, several at the same place; if `constrained`, every third was sampled under a grammar."""
     nodes = np.random.default_rng(0).integers(0, PLACES, TOKENS)
     targets = torch.from_numpy(np.random.default_rng(1).integers(0, WORDS, TOKENS))
     batch = SimpleNamespace(node_indices=torch.from_numpy(nodes), node_numbers=nodes, targets=targets)
     truncated = top_k > 0 or top_p < 1.0
+    rows = torch.where(torch.arange(TOKENS) % 3 == 0, torch.arange(TOKENS) // 3, -1)
+    allowed = torch.from_numpy(np.random.default_rng(2).random((TOKENS // 3 + 1, WORDS)) < 0.5)
+    allowed[rows[rows >= 0], targets[rows >= 0]] = True
+    grammar = GrammarMask(rows, allowed) if constrained else None
     return SimpleNamespace(
-        batch=batch, temperature=temperature, top_k=top_k, top_p=top_p, truncated=truncated
+        batch=batch, temperature=temperature, top_k=top_k, top_p=top_p, truncated=truncated, grammar=grammar
     )
 
 
@@ -56,13 +61,16 @@ def trained(head: nn.Linear, states: Tensor, some: Any) -> tuple[TokenScores, Te
 
 
 @pytest.mark.parametrize(
-    "settings", [(1.0, 0, 1.0), (0.7, 0, 1.0), (0.7, 5, 0.8)], ids=["plain", "tempered", "truncated"]
+    ("settings", "constrained"),
+    [((1.0, 0, 1.0), False), ((0.7, 0, 1.0), False), ((0.7, 5, 0.8), False), ((0.7, 5, 0.8), True)],
+    ids=["plain", "tempered", "truncated", "constrained"],
 )
 def test_chunks_give_the_numbers_of_the_whole(
-    settings: tuple[float, int, float], monkeypatch: pytest.MonkeyPatch
+    settings: tuple[float, int, float], constrained: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(0)
-    head, states, some = nn.Linear(HIDDEN, WORDS), torch.randn(PLACES, HIDDEN), piece(*settings)
+    head, states = nn.Linear(HIDDEN, WORDS), torch.randn(PLACES, HIDDEN)
+    some = piece(*settings, constrained=constrained)
     whole, *gradients, most = trained(head, states, some)
     monkeypatch.setitem(memory.LOGITS_AT_ONCE, "cpu", 4 * WORDS)
     chunked, *in_chunks, least = trained(head, states, some)
