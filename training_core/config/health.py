@@ -144,6 +144,33 @@ class Overfitting(Rule):
     """... while success in training has risen by this much since then."""
 
 
+class SuccessFell(Rule):
+    """Success is well below the best of the run."""
+
+    falls: float = Field(0.1, gt=0.0, le=1.0)
+    """Each of the last two evaluations is below the best one by this much ..."""
+    errors: float = Field(3.5, gt=0.0)
+    """... and their mean by this many standard errors of the difference, which follow from evaluation.episodes."""
+
+
+class ReturnWithoutSuccess(Rule):
+    """The return rises while success falls: the policy earns reward for something else than solving the tasks."""
+
+    falls: float = Field(0.1, gt=0.0, le=1.0)
+    """Mean success in training is below its best by this much ..."""
+    rises: float = Field(2.0, gt=0.0)
+    """... while the mean return has risen since then by this many of its standard deviations within the averaged iterations."""
+    window: int = Field(5, ge=3, le=200)
+    """Iterations averaged."""
+
+
+class FailedEpisodes(Recent):
+    """Episodes end with an error and are not trained on."""
+
+    above: float = Field(0.1, gt=0.0, le=1.0)
+    """Share of training episodes that failed."""
+
+
 class LengthHacking(Rule):
     """Episodes use more and more tokens without succeeding more often."""
 
@@ -221,7 +248,8 @@ class RunHealth(Section):
     """Rules that monitor the run (see docs/use/health.md) and apply to all kinds of agents."""
 
     effects: ClassVar[Effects] = {"fork": both(_enabled, _forks)} | needs(
-        "relax looks clip_fraction gradient_norm stalled_phase dead_worker lost_events not_a_number", _enabled
+        "relax looks clip_fraction gradient_norm failed_episodes stalled_phase dead_worker lost_events not_a_number",
+        _enabled,
     )
     enabled: bool = True
     """Whether the rules are evaluated."""
@@ -235,6 +263,8 @@ class RunHealth(Section):
     """Clipped data, per policy."""
     gradient_norm: GradientNorm = GradientNorm()
     """Gradient norm, per policy."""
+    failed_episodes: FailedEpisodes = FailedEpisodes()
+    """Episodes that end with an error."""
     stalled_phase: StalledPhase = StalledPhase()
     """Time without progress."""
     dead_worker: DeadWorker = DeadWorker()
@@ -257,8 +287,11 @@ class Health(RunHealth):
         "recompilation": both(_has_gpus, _enabled),
         "staleness": both(_is_asynchronous, _enabled),
         "overfitting": both(_compares_evaluations, _enabled),
+        "success_fell": both(_compares_evaluations, _enabled),
     } | needs(
-        "entropy_collapse ratio_tails too_easy too_hard truncation overlong mismatch length_hacking", _enabled
+        "entropy_collapse ratio_tails too_easy too_hard truncation overlong mismatch "
+        "return_rises_success_falls length_hacking",
+        _enabled,
     )
     entropy_collapse: EntropyCollapse = EntropyCollapse()
     """Entropy, per policy."""
@@ -282,6 +315,10 @@ class Health(RunHealth):
     """Age of training data."""
     overfitting: Overfitting = Overfitting()
     """Success in training versus held-out tasks."""
+    success_fell: SuccessFell = SuccessFell()
+    """Success below the best of the run."""
+    return_rises_success_falls: ReturnWithoutSuccess = ReturnWithoutSuccess()
+    """Return versus success."""
     length_hacking: LengthHacking = LengthHacking()
     """Tokens versus success."""
 

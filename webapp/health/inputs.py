@@ -1,5 +1,6 @@
 """Input and output of the rules: the latest points of some metrics, and liveness."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -19,10 +20,12 @@ LATEST = 500
 """Minimum number of points of a metric to read."""
 WATCHED = (
     "train/success", "eval/success", "rollout/truncated", "rollout/staleness", "progress/tokens", "progress/episodes",
-    "rollout/overlong", "eval/overlong", "eval_sampled/overlong",
+    "rollout/overlong", "rollout/failed", "train/return", "eval/overlong", "eval_sampled/overlong",
 )  # fmt: skip
 STEPS_AT_ONCE = 20
 """Number of steps since the last check that a check judges, evenly spaced; fast runs have more."""
+ERRORS = 100
+"""Number of failed episodes whose errors are compared."""
 HEARD = 30.0
 """Seconds since the last event within which a driver counts as alive."""
 Figures = dict[str, float | str]
@@ -79,6 +82,10 @@ class HealthInputs:
     vitals: Vitals = Vitals()
     step: int = 0
     """Iterations completed."""
+    evaluated: int = 256
+    """Episodes of an evaluation."""
+    error: str = ""
+    """The commonest error of the latest failed training episodes; empty without one."""
 
     @property
     def latest(self) -> int:
@@ -145,7 +152,18 @@ def health_inputs(run: Run) -> HealthInputs:
         | Q(key__startswith="rollout/", key__endswith="/truncated")
     )
     names = dict(Series.objects.filter(wanted, run=run).values_list("id", "key"))
-    return HealthInputs(_curves(run, names), _vitals(run), run.iteration)
+    curves = _curves(run, names)
+    failed = curves.get("rollout/failed")
+    error = _commonest_error(run) if failed and failed.values.any() else ""
+    evaluated = run.config.get("evaluation", {}).get("episodes", HealthInputs.evaluated)
+    return HealthInputs(curves, _vitals(run), run.iteration, evaluated, error)
+
+
+def _commonest_error(run: Run) -> str:
+    """Return the first line of the error that most of the latest failed training episodes have."""
+    rows = run.episodes.filter(kind="train", failed=True).order_by("-id").values_list("error", flat=True)
+    lines = Counter(text.strip().partition("\n")[0][:200] for text in rows[:ERRORS])
+    return lines.most_common(1)[0][0] if lines else ""
 
 
 def _curves(run: Run, names: dict[int, str]) -> dict[str, SeriesTail]:

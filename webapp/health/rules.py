@@ -5,7 +5,7 @@ A function yields its measurement with the excess over the bound, also below it:
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import inf
+from math import inf, sqrt
 from typing import Any, Protocol
 
 import numpy as np
@@ -204,6 +204,70 @@ def overfitting(seen: HealthInputs, rule: config.Overfitting) -> Iterator[Found]
         )
 
 
+def success_fell(seen: HealthInputs, rule: config.SuccessFell) -> Iterator[Found]:
+    """Compares the last two evaluations with the best one before them, and the fall with its standard error."""
+    held = seen.one("eval/success")
+    if len(held) < 3:
+        return
+    index, count = int(np.argmax(held.values[:-2])), seen.evaluated
+    best, step, now = float(held.values[index]), int(held.steps[index]), _mean(held, 2)
+    pooled = (best + 2 * now) / 3
+    error = sqrt(pooled * (1 - pooled) * 1.5 / count)
+    figures: Figures = {"best": best, "at step": step, "now": now, "standard error": error}
+    least = best - float(held.values[-2:].max())
+    excess = min(least / rule.falls, _ratio(best - now, rule.errors * error))
+    title, last = f"Held-out success fell from {best:.3g} to {now:.3g}", int(held.steps[-1])
+    yield Found("eval/success", title, step, last, figures, ("eval/success",), excess, critical_at=2.0)
+
+
+def return_rises_success_falls(seen: HealthInputs, rule: config.ReturnWithoutSuccess) -> Iterator[Found]:
+    """Compares the latest iterations with those of the highest mean success."""
+    success, returns = seen.one("train/success"), seen.one("train/return")
+    steps, ours, theirs = np.intersect1d(success.steps, returns.steps, return_indices=True)
+    means = _rolling(SeriesTail(steps, success.values[ours]), rule.window)
+    if len(means) <= rule.window:
+        return
+    index = int(np.argmax(means.values[: -rule.window]))
+    fall = float(means.values[index] - means.values[-1])
+    earned = returns.values[theirs]
+    then, now = earned[index : index + rule.window], float(earned[-rule.window :].mean())
+    excess = min(fall / rule.falls, _ratio(now - float(then.mean()), rule.rises * float(then.std())))
+    figures: Figures = {
+        "success at its best": float(means.values[index]),
+        "success now": float(means.values[-1]),
+        "return then": float(then.mean()),
+        "return now": now,
+    }
+    title = f"The return rose from {then.mean():.3g} to {now:.3g} while success fell by {fall:.3g}"
+    series = ("train/return", "train/success")
+    yield Found("train/return", title, int(steps[index]), int(steps[-1]), figures, series, excess, 1.0)
+
+
+def failed_episodes(seen: HealthInputs, rule: config.FailedEpisodes) -> Iterator[Found]:
+    """Measures the share of training episodes that failed, with their commonest error."""
+    failed, episodes = seen.one("rollout/failed"), seen.one("progress/episodes")
+    steps, ours, theirs = np.intersect1d(failed.steps, episodes.steps, return_indices=True)
+    if len(steps) <= rule.window:
+        return
+    count = float(failed.values[ours][-rule.window :].sum())
+    played = float(episodes.values[theirs[-1]] - episodes.values[theirs[-1 - rule.window]])
+    share = _ratio(count, played)
+    figures: Figures = {"failed episodes": count, "of": played, "threshold": rule.above}
+    if seen.error:
+        figures["commonest error"] = seen.error
+    title = f"{share:.0%} of training episodes fail" + (f": {seen.error}" if seen.error else "")
+    first, last = int(steps[-rule.window]), int(steps[-1])
+    yield Found("rollout/failed", title, first, last, figures, ("rollout/failed",), share / rule.above, 5.0)
+
+
+def _rolling(curve: SeriesTail, count: int) -> SeriesTail:
+    """Return the means of `count` points in a row, each at the step of the first; empty if there are fewer."""
+    if len(curve) < count:
+        return SeriesTail(curve.steps[:0], curve.values[:0])
+    means = np.convolve(curve.values, np.full(count, 1 / count), "valid")
+    return SeriesTail(curve.steps[: len(means)], means)
+
+
 def length_hacking(seen: HealthInputs, rule: config.LengthHacking) -> Iterator[Found]:
     """Compares tokens per episode at both ends of the observed steps with the gain in success."""
     spent, success = _tokens_per_episode(seen), seen.one("train/success")
@@ -351,6 +415,25 @@ RULES: dict[str, Rule] = {
         overfitting,
         "The policy learns the training tasks, or a flaw of their reward, instead of the skill.",
         "Go back to the best checkpoint, use more training tasks, and compare transcripts of training and probes.",
+    ),
+    "success_fell": Rule(
+        success_fell,
+        "Updates have destroyed what the policy could do: too high a learning rate, a reward with the wrong sign, or rewards that pay "
+        "for something else.",
+        "Fork from the best checkpoint with a lower learning rate or a larger algorithm.kl_coefficient, and read transcripts from "
+        "before and after the fall.",
+    ),
+    "return_rises_success_falls": Rule(
+        return_rises_success_falls,
+        "The policy earns reward without solving the tasks: a flaw of the reward, the wrong sign of one part, or shaping that "
+        "outweighs success.",
+        "Read the transcripts with the highest returns and the rewards by role, correct the reward, and fork from the best checkpoint.",
+    ),
+    "failed_episodes": Rule(
+        failed_episodes,
+        "The environment, the reward function or the agent's program raises an error, or gives a reward that is not a number. "
+        "Failed episodes are not trained on.",
+        "Correct the error, which the transcripts of failed episodes show in full, and launch again.",
     ),
     "length_hacking": Rule(
         length_hacking,

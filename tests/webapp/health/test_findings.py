@@ -3,7 +3,7 @@
 import pytest
 from django.test import Client
 
-from tests.webapp.api.conftest import caller
+from tests.webapp.api.conftest import caller, episode
 from tests.webapp.health.conftest import change, tell
 from webapp.accounts.models import AuditEntry, Membership, User
 from webapp.health.models import Checked, Finding
@@ -81,6 +81,16 @@ def test_a_nan_is_critical_until_three_steps_are_numbers(told: Run) -> None:
     tell(told, 5, "policy/planner/loss", [1.0])
     run_check(told.pk)
     assert Finding.objects.get().severity == "warning"
+
+
+def test_failed_episodes_are_named_with_their_commonest_error(told: Run) -> None:
+    errors = ["ValueError: no reward\nin line 3"] * 2 + ["KeyError: 'x'"]
+    for number, error in enumerate(errors):
+        episode(told, f"1-1-train-{number}", kind="train", failed=True, error=error)
+    tell(told, 1, "rollout/failed", [2.0] * 6)
+    tell(told, 1, "progress/episodes", [8.0 * step for step in range(1, 7)])
+    watch()
+    assert Finding.objects.get().title == "25% of training episodes fail: ValueError: no reward"
 
 
 def test_looks_without_new_metrics_relax_nothing(told: Run) -> None:

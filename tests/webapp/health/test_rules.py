@@ -57,7 +57,10 @@ ILL = {
     "mismatch": shown({"policy/a/mismatch_mean": ramp(0.001, 0.2)}),
     "recompilation": shown({"policy/a/compilations": [12.0] + [1.0, 0.0, 2.0] * 5}),
     "staleness": shown({"rollout/staleness": [6.0] * 8}),
-    "overfitting": held_out([0.5, 0.8, 0.7, 0.6, 0.55], ramp(0.4, 0.95, 50)),
+    "overfitting": replace(held_out([0.5, 0.8, 0.7, 0.68, 0.67], ramp(0.4, 0.95, 50)), evaluated=64),
+    "success_fell": held_out([0.2, 0.0, 0.05, 0.02], [0.2, *[0.05] * 39]),
+    "return_rises_success_falls": shown({"train/success": ramp(0.2, 0.06), "train/return": ramp(-0.1, 5.0)}),
+    "failed_episodes": shown({"rollout/failed": [16.0] * 12, "progress/episodes": ramp(64, 768, 12)}),
     "length_hacking": tokens(ramp(100, 300), [0.5] * 40),
     "stalled_phase": seen(idle=400.0, usual=5.0, silent=1.0),
     "dead_worker": seen(silent=100.0),
@@ -100,6 +103,18 @@ WELL = {
         held_out([0.5, 0.8, 0.82, 0.85, 0.84], ramp(0.4, 0.95, 50)),
         held_out([0.5, 0.8, 0.6, 0.79, 0.8], ramp(0.4, 0.95, 50)),
         held_out([0.5, 0.8, 0.7, 0.6, 0.55], ramp(0.9, 0.4, 50)),
+    ],
+    "success_fell": [
+        held_out([0.5, 0.9, 0.4, 0.8], ramp(0.4, 0.9)),
+        held_out([0.9, 0.6], [0.5] * 40),
+    ],
+    "return_rises_success_falls": [
+        shown({"train/success": ramp(0.3, 0.05), "train/return": ramp(3.0, 0.0)}),
+        shown({"train/success": ramp(0.3, 0.9), "train/return": ramp(0.0, 3.0)}),
+    ],
+    "failed_episodes": [
+        shown({"rollout/failed": [3.0] * 12, "progress/episodes": ramp(64, 768, 12)}),
+        shown({"rollout/failed": [32.0] * 4 + [0.0] * 8, "progress/episodes": ramp(64, 768, 12)}),
     ],
     "length_hacking": [tokens(ramp(100, 300), ramp(0.3, 0.8)), tokens([100.0] * 40, [0.5] * 40)],
     "stalled_phase": [seen(idle=200.0, usual=5.0), seen(idle=400.0, usual=60.0), seen(silent=100.0)],
@@ -214,3 +229,14 @@ def test_stored_rules_of_language_models_are_dropped_unless_changed() -> None:
 def test_a_level_once_reached_holds_below_its_bound(before: Level, excess: float, after: Level) -> None:
     found = Found("k", "t", 1, 1, {}, ("k",), excess, critical_at=3.0)
     assert level_now(before, found, 0.7) is after
+
+
+def test_evaluations_of_a_policy_that_does_not_change_are_no_fall() -> None:
+    """64 held-out tasks, other ones in each evaluation; success 0.1 to 0.9."""
+    random = np.random.default_rng(0)
+    false = 0
+    for success in np.linspace(0.1, 0.9, 200):
+        values = random.binomial(64, success, 20) / 64
+        each = (shown({"eval/success": values[:count]}) for count in range(3, 21))
+        false += any(judged(replace(one, evaluated=64)) for one in each)
+    assert false <= 10

@@ -27,13 +27,18 @@ def health(
     as_json: AsJson = False,
 ) -> None:
     """List findings of a run with causes and remedies."""
-    findings = find_server().call(run_path(run_id, "findings/"), state="" if every else "open")["results"]
+    stored = find_server().call(run_path(run_id, "findings/"))["results"]
+    findings = [finding for finding in stored if every or finding["state"] == "open"]
     if as_json:
         return print_json(findings)
     for finding in findings:
         _show(finding)
     if not findings:
-        console.print("No findings.")
+        critical = sum(finding["severity"] == "critical" for finding in stored)
+        past = (
+            f"No open findings. {len(stored)} resolved or dismissed, {critical} of them critical: add --all."
+        )
+        console.print(past if stored else "No findings.")
 
 
 @findings.command("fork")
@@ -57,6 +62,8 @@ def fork_finding(
 def _show(finding: dict[str, Any]) -> None:
     steps = f"steps {finding['first_step']} to {finding['last_step']}"
     label = finding["severity"] if finding["state"] == "open" else finding["state"]
+    if label != finding["severity"] == "critical":
+        label += ", was critical"
     print_line(f"{finding['id']}  {label}  {finding['title']}  ({steps})", COLOURS.get(label, "dim"))
     for name in ("cause", "remedy", "done", "fork"):
         if finding[name]:
