@@ -2,7 +2,7 @@
 
 The seeds' worlds are stepped as one vector of worlds, and gradients are analytic (AnalyticGradients in learning/learner.py).
 Networks, optimisers, evaluations and checkpoints are those of each seed's own trainer, and so are its numbers, to fp32
-rounding. For a GPU see many_seeds.py, which also stacks the networks.
+rounding.
 """
 
 from collections.abc import Mapping, Sequence

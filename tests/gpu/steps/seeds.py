@@ -2,11 +2,11 @@
 
 from functools import partial
 
+from tests.gpu.many_seeds import ManySeeds
 from tests.gpu.setting import Figures, Setting
 from tests.gpu.steps.marl import config_of
 from tests.gpu.timing import device_name, timed
 from training_core.config.marl import MarlConfig
-from training_core.marl.many_seeds import ManySeeds
 
 SEEDS = 32
 WORLDS, STEPS, ITERATIONS = 64, 100, 5

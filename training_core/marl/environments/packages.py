@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from training_core.errors import ConfigError, EnvironmentFailure
+from training_core.errors import ConfigError, EnvironmentFailure, import_cause
 
 REMEDY = (
     "pip install 'troupe[marl]' on the machine that runs the workers (`make run` does), then launch again"
@@ -18,7 +18,7 @@ def import_optional(module: str, kind: str, remedy: str = REMEDY) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise ConfigError(
-            {"environment.type": f"{kind} needs the package {module.partition('.')[0]}:"}, remedy=remedy
+            {"environment.type": f"{kind} needs {module}: {import_cause(error)}"}, remedy=remedy
         ) from error
 
 

@@ -56,5 +56,5 @@ def test_a_package_that_is_missing_is_named_with_the_remedy(
     remedy = "--no-deps supersuit" if missing == "supersuit" else r"'troupe\[marl\]'"
     for name in [name for name in sys.modules if name.partition(".")[0] == missing] + [missing]:
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ConfigError, match=rf"needs the package {missing}: pip install {remedy}"):
+    with pytest.raises(ConfigError, match=rf"the package {missing} is not installed; pip install {remedy}"):
         make_environments(section, 1)

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from tests.gpu.many_seeds import ManySeeds
 from tests.training_core.marl.environments.mpe.test_torch_spread import config
 from training_core.errors import ConfigError
-from training_core.marl.many_seeds import ManySeeds
 from training_core.marl.trainer import MarlTrainer
 
 SEEDS = (3, 0, 11)
