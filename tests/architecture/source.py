@@ -8,12 +8,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("training_core", "workers", "troupe_client", "webapp")
 
 
-def modules() -> dict[str, Path]:
-    """Every module of our packages by dotted name."""
+def modules(root: Path = ROOT) -> dict[str, Path]:
+    """Every module of our packages by dotted name, in the checkout or in a copy."""
     found = {}
     for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            parts = path.relative_to(ROOT).with_suffix("").parts
+        for path in sorted((root / package).rglob("*.py")):
+            parts = path.relative_to(root).with_suffix("").parts
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.source import ROOT
+from tests.architecture.source import ROOT, modules
+from tests.architecture.test_layers import upward_imports
 from tests.workers.running import little_model
 
 EXAMPLES = sorted(path.parent.name for path in (ROOT / "examples").glob("[a-z]*/README.md"))
@@ -98,9 +99,10 @@ def test_an_added_example_passes_its_test_and_trains(name: str, model: Path, tmp
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_added_example_keeps_style_and_effect_rules(name: str, tmp_path: Path) -> None:
+def test_an_added_example_keeps_style_order_and_effect_rules(name: str, tmp_path: Path) -> None:
     """After `ruff` has sorted the imports, as in `make format`; the example's settings have an effect."""
     _, code = add(name, tmp_path)
+    assert upward_imports("training_core", modules(tmp_path)) == set()
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     first_party = 'lint.isort.known-first-party = ["tests", "training_core"]'
     paths = [str(path) for path in code]
