@@ -108,6 +108,7 @@ stack: $(VENV)/.dev
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/python -m tests.architecture.words
+	$(BIN)/deptry .
 	$(BIN)/ruff format --check .
 
 types: $(VENV)/.dev

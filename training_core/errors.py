@@ -154,6 +154,13 @@ class ModelError(TroupeError):
     """A model or tokenizer cannot be loaded."""
 
 
+def import_cause(error: ImportError) -> str:
+    """Why an import failed: the package that is not installed, or the first line of another cause, such as a missing library."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"the package {error.name.partition('.')[0]} is not installed"
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def is_infrastructure(error: BaseException) -> bool:
     """Whether an exception, or one of its causes, is not due to a policy's answers."""
     return any(

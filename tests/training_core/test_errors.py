@@ -1,5 +1,6 @@
 """Causes and remedies of errors: as one text, apart, and after pickling, as Ray does it between processes."""
 
+import importlib
 import pickle
 
 import pytest
@@ -15,6 +16,7 @@ from training_core.errors import (
     PromptTooLong,
     RequestRefused,
     TroupeError,
+    import_cause,
 )
 
 
@@ -81,3 +83,11 @@ def test_a_configs_checks_keep_their_remedies(
         RunConfig.model_validate({"policies": {"p": {"model": "tiny"}}} | tree)
     message = error_messages(caught.value, RunConfig)[path]
     assert isinstance(message, Advice) and message.cause == cause and message.remedy.startswith(remedy)
+
+
+def test_the_cause_of_a_failed_import_is_what_is_missing() -> None:
+    with pytest.raises(ImportError) as caught:
+        importlib.import_module("no_such_package.inner")
+    assert import_cause(caught.value) == "the package no_such_package is not installed"
+    broken = ImportError("libcudart.so.13: cannot open shared object file\nmore")
+    assert import_cause(broken) == "libcudart.so.13: cannot open shared object file"

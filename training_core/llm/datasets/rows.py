@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training_core.errors import DataError
+from training_core.errors import DataError, import_cause
 from training_core.json_lines import InvalidJson, check_values, parse_json, read_lines
 
 JSON_LINES = (".jsonl", ".ndjson")
@@ -121,7 +121,8 @@ def _batches(path: Path) -> Iterator[Any]:
         import pyarrow.parquet
     except ImportError as error:
         raise DataError(
-            f"{path.name} needs pyarrow:", remedy='pip install "troupe[data]", or convert it to JSON Lines'
+            f"{path.name} needs pyarrow: {import_cause(error)}",
+            remedy='pip install "troupe[data]", or convert it to JSON Lines',
         ) from error
     try:
         if path.suffix == ".parquet":

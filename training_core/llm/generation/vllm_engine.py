@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from training_core.errors import EngineFailure
+from training_core.errors import EngineFailure, import_cause
 from training_core.llm.generation.base import Interrupted, SamplingSettings
 from training_core.llm.generation.engine_config import Vllm
 from training_core.llm.generation.grammars import grammar_spans
@@ -42,7 +42,7 @@ def _import_vllm() -> Any:
         import vllm
     except ImportError as error:
         raise EngineFailure(
-            "vLLM is not installed:",
+            f'engine.type = "vllm" needs vLLM: {import_cause(error)}',
             remedy='pip install "troupe[gpu]", or set policies.*.engine.type = "torch"',
         ) from error
     return vllm

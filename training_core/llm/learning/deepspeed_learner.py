@@ -20,7 +20,7 @@ from torch import Tensor, distributed, nn
 from torch._C._distributed_c10d import HashStore
 from transformers import PreTrainedModel
 
-from training_core.errors import LearnerFailure
+from training_core.errors import LearnerFailure, import_cause
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Deepspeed, Optimisation
 from training_core.llm.learning.optimiser import MASTER, SEPARATOR, OptimiserStep, Processes
@@ -258,7 +258,8 @@ def _engine(module: nn.Module, adamw: torch.optim.AdamW, settings: Deepspeed, pr
         from deepspeed.ops import __compatible_ops__
     except ImportError as error:
         raise LearnerFailure(
-            'learner.type = "deepspeed" needs DeepSpeed', remedy='install troupe[deepspeed], or set "torch"'
+            f'learner.type = "deepspeed" needs DeepSpeed: {import_cause(error)}',
+            remedy='pip install "troupe[deepspeed]", or set learner.type = "torch"',
         ) from error
     __compatible_ops__["deepspeed_shm_comm"] = (
         False  # otherwise it compiles for minutes and leaves shared memory allocated

@@ -49,7 +49,9 @@ def test_without_pyarrow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPat
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(DataError, match=r"train-.*parquet needs pyarrow: pip install \"troupe\[data\]\""):
+    with pytest.raises(
+        DataError, match=r"train-.*parquet needs pyarrow: pyarrow; pip install \"troupe\[data\]\""
+    ):
         list(read_rows(find_splits(FILES / "parquet")["train"]))
 
 
