@@ -30,10 +30,10 @@ def told(run: Run) -> Run:
     return run
 
 
-def tell(run: Run, first: int, key: str, values: list[float]) -> None:
+def tell(run: Run, first: int, key: str, values: list[float], producer: str = "p") -> None:
     events = [
         {
-            "run": run.pk, "attempt": 1, "producer": "p", "seq": step, "time": 1000.0 + step, "type": "metrics",
+            "run": run.pk, "attempt": 1, "producer": producer, "seq": step, "time": 1000.0 + step, "type": "metrics",
             "step": step, "values": {key: value},
         }
         for step, value in enumerate(values, first)

@@ -88,7 +88,7 @@ def test_failed_episodes_are_named_with_their_commonest_error(told: Run) -> None
     for number, error in enumerate(errors):
         episode(told, f"1-1-train-{number}", kind="train", failed=True, error=error)
     tell(told, 1, "rollout/failed", [2.0] * 6)
-    tell(told, 1, "progress/episodes", [8.0 * step for step in range(1, 7)])
+    tell(told, 1, "progress/episodes", [8.0 * step for step in range(1, 7)], producer="other")
     watch()
     assert Finding.objects.get().title == "25% of training episodes fail: ValueError: no reward"
 
