@@ -137,12 +137,17 @@ def media_names(server: Server, run_id: str) -> list[str]:
 
 def media_values(server: Server, run_id: str, name: str) -> Iterator[tuple[dict[str, Any], bytes]]:
     """Yield the facts of each value of a name in the order of their arrival, with its content: the file of an image, or JSON."""
+    for row in media_facts(server, run_id, name):
+        with server.stream(run_path(run_id, f"media/{row['id']}/")) as response:
+            yield row, response.read()
+
+
+def media_facts(server: Server, run_id: str, name: str) -> Iterator[dict[str, Any]]:
+    """Yield the facts of each value of a name in the order of their arrival."""
     after: int | None = 0
     while after is not None:
         page = server.call(run_path(run_id, "media/"), name=name, after=after)
-        for row in page["results"]:
-            with server.stream(run_path(run_id, f"media/{row['id']}/")) as response:
-                yield row, response.read()
+        yield from page["results"]
         after = page["next"]
 
 

@@ -1,14 +1,17 @@
 """Import the runs of a bundle into a server, as runs of a custom program: config, tags, metrics, media, episodes and state.
 
-A repeated import adds only what is new: run, producers and sequence numbers are functions of the bundle, and episodes have names.
+A repeated import adds only what is new: run, producers and sequence numbers are functions of the bundle, and episodes have names. A bundle
+that contradicts what an earlier one of its run has stored is refused.
 """
 
 import base64
 import gzip
 import hashlib
+import io
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from typing import Any
 import orjson
 
 from training_core.errors import TroupeError
+from troupe_client.bundles.continuing import check_continues
 from troupe_client.bundles.writing import COLUMNS, DATA, FORMAT
 from troupe_client.reporting.config_values import config_json
 from troupe_client.reporting.importing import deliver, stable_id
@@ -33,18 +37,39 @@ FACTS = (
 LEARNT = ("ratios", "entropies", "training_logprobs", "masks")
 """Values of the update for each token of a candidate, which an annotation has."""
 NOT_STARTED = {"number": 1, "ended_as": "", "reason": ""}
+MOST_MIB = 512
+"""Maximum size of the data, decompressed, unless the caller gives another one."""
+VALUES = 100_000
+"""Maximum number of values per MiB of that size, each of which needs up to 64 bytes of memory."""
+_PIECE = 1 << 20
 
 
-def bundle_read(path: Path) -> list[dict[str, Any]]:
-    """Return the documents of the runs in a bundle. Raises TroupeError."""
+@dataclass(frozen=True)
+class _Part:
+    """What one attempt reports."""
+
+    begin: dict[str, Any]
+    metrics: list[bytes]
+    media: list[bytes]
+    episodes: list[list[bytes]]
+    end: bytes
+    end_producer: str
+
+
+def bundle_read(path: Path, most_mib: int = MOST_MIB) -> list[dict[str, Any]]:
+    """Return the documents of the runs in a bundle. Raises TroupeError, also if its data expand to more than `most_mib`."""
     try:
         page = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise TroupeError(f"{path} cannot be read: {error.strerror}") from error
     data = page.partition(DATA)[2].partition("</script>")[0]
+    del page
     try:
-        bundle = orjson.loads(gzip.decompress(base64.b64decode(data, validate=True)))
+        bundle = orjson.loads(_expanded(path, most_mib, base64.b64decode(data, validate=True)))
         number, runs = bundle["format"], list(bundle["runs"])
+        titles = [(document["run"]["id"], document["run"]["name"]) for document in runs]
+        if not all(isinstance(text, str) for title in titles for text in title):
+            raise TypeError("a run without an id or a name")
     except (EOFError, KeyError, OSError, TypeError, ValueError, zlib.error) as error:
         raise TroupeError(
             f"{path} is not a bundle, or is damaged; write it with troupe bundle create"
@@ -56,11 +81,53 @@ def bundle_read(path: Path) -> list[dict[str, Any]]:
     return runs
 
 
+def _expanded(path: Path, most_mib: int, packed: bytes) -> bytes:
+    """The data, which are first counted without being kept. Raises TroupeError if they are too large, and the errors of gzip."""
+    size = values = 0
+    for piece in _pieces(packed):
+        size += len(piece)
+        values += sum(map(piece.count, (b",", b"[", b"{")))
+        if size > most_mib << 20 or values > most_mib * VALUES:
+            raise TroupeError(
+                f"{path} expands to more than {most_mib} MiB, or to more than {most_mib * VALUES:,} values:",
+                remedy="if you trust its author, raise the limit with --most-mib",
+            )
+    return b"".join(_pieces(packed))
+
+
+def _pieces(packed: bytes) -> Iterator[bytes]:
+    with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+        while piece := file.read(_PIECE):
+            yield piece
+
+
 def run_import(server: Server, document: Mapping[str, Any], project: str) -> str:
-    """Import a run and return its id. Raises TroupeError (the server refuses), Undelivered."""
+    """Import a run and return its id. Raises TroupeError (the document is damaged or contradicts what is stored; the server refuses),
+    Undelivered.
+    """
+    try:
+        run_id = stable_id(f"bundle {document['run']['id']} {project}")
+        parts = list(_parts(document, {"id": run_id, "project": project, "resume": "allow"}))
+        check_continues(server, run_id, document, FACTS, COLUMNS)
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        message = " ".join(str(error).split())[:200]
+        raise TroupeError(
+            f"a run of the bundle is damaged ({type(error).__name__}: {message}):",
+            remedy="write it again with troupe bundle create",
+        ) from error
+    for number, part in enumerate(parts, 1):
+        attempt = _begun(server, part.begin, document["run"]["config"])
+        deliver(server, run_id, attempt, f"metrics-{number}", part.metrics)
+        deliver(server, run_id, attempt, f"media-{number}", part.media)
+        for lines in part.episodes:
+            deliver(server, run_id, attempt, hashlib.sha256(b"".join(lines)).hexdigest()[:32], lines)
+        deliver(server, run_id, attempt, part.end_producer, [part.end])
+    return run_id
+
+
+def _parts(document: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[_Part]:
+    """What each attempt of a run reports."""
     run = document["run"]
-    request = {"id": stable_id(f"bundle {run['id']} {project}"), "project": project, "resume": "allow"}
-    request |= _facts(run)
     points, episodes = _points(document["metrics"]), _episodes(document["episodes"])
     media: dict[int, list[Event]] = defaultdict(list)
     for item in document.get("media", []):
@@ -68,19 +135,20 @@ def run_import(server: Server, document: Mapping[str, Any], project: str) -> str
             {"type": "media"} | {name: item[name] for name in item if name != "attempt"}
         )
     attempts = run["attempts"] or [NOT_STARTED]
+    if unknown := {*points, *media, *episodes} - {original["number"] for original in attempts}:
+        raise ValueError(f"the run has no attempt {unknown.pop()}")
     for number, original in enumerate(attempts, 1):
-        own = points[original["number"]]
-        shown = media[original["number"]]
+        own, shown = points[original["number"]], media[original["number"]]
         steps = [max(0, event["step"]) for event in [*own, *shown]] or [0]
-        body = request | {"nonce": f"bundle-{number}", "first_step": min(steps)}
-        attempt = _begun(server, body, run["config"])
         end = _end(original, run["remedy"], run["iteration"] if original is attempts[-1] else max(steps))
-        deliver(server, request["id"], attempt, f"metrics-{number}", map(encode, own))
-        deliver(server, request["id"], attempt, f"media-{number}", map(encode, shown))
-        for lines in episodes[original["number"]].values():
-            deliver(server, request["id"], attempt, hashlib.sha256(b"".join(lines)).hexdigest()[:32], lines)
-        deliver(server, request["id"], attempt, f"end-{number}-{end['iteration']}", [encode(end)])
-    return str(request["id"])
+        yield _Part(
+            {**request, **_facts(run), "nonce": f"bundle-{number}", "first_step": min(steps)},
+            [encode(event) for event in own],
+            [encode(event) for event in shown],
+            list(episodes[original["number"]].values()),
+            encode(end),
+            f"end-{number}-{end['iteration']}",
+        )
 
 
 def _facts(run: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Runs in one file: what it has, and its import into a server, where the run is equal and a repetition adds nothing."""
 
+import base64
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,8 @@ import pytest
 from tests.end_to_end.conftest import run_make, run_told, tell
 from tests.end_to_end.seed import START, Story, hostile
 from tests.troupe_client.cli.conftest import Troupe, ada, connected, run, troupe
-from troupe_client.bundles.importing import bundle_read
+from training_core.errors import TroupeError
+from troupe_client.bundles.importing import bundle_read, run_import
 from troupe_client.bundles.writing import DATA, STATIC, page_script, run_document
 from troupe_client.server_api import find_server
 from webapp.accounts.models import Membership, Project, User
@@ -192,3 +195,63 @@ def test_the_script_has_each_module_once_after_those_that_it_imports() -> None:
         assert not line.startswith(("import ", "export "))
         if line.startswith("const {") and "modules[" in line:
             assert defined.index(line.split('"')[1]) < len(defined)
+
+
+@pytest.mark.slow
+def test_two_runs_with_one_id_never_become_one(connected: str, told: Run) -> None:
+    server = find_server()
+    document = json.loads(encode(run_document(server, told.pk)))
+    copy = Run.objects.get(pk=run_import(server, document, "lab"))
+    before = comparable(run_document(server, copy.pk)), copy.event_count, copy.config
+    metrics = json.loads(json.dumps(document["metrics"]))
+    metrics["loss"]["values"][-1] = 999.0
+    episodes = [episode | {"episode_return": 999.0} for episode in document["episodes"]]
+    media = [item | {"step": item["step"] + 100} for item in document["media"]]
+    for changed, what in (
+        (document | {"metrics": metrics}, "the metric loss at step 5"),
+        (document | {"metrics": {"other": metrics["loss"]}}, "the metric"),
+        (document | {"metrics": {}, "media": [], "episodes": []}, "nothing in common"),
+        (document | {"episodes": episodes}, "the episode"),
+        (document | {"media": media}, "media"),
+    ):
+        with pytest.raises(TroupeError, match=f"was imported from another bundle, which has .*{what}"):
+            run_import(server, changed, "lab")
+    copy.refresh_from_db()
+    assert before == (comparable(run_document(server, copy.pk)), copy.event_count, copy.config)
+
+
+BROKEN: dict[str, Any] = {
+    "a text": "run",
+    "no run": {"metrics": {}},
+    "no config": {"run": {"id": "a", "name": "a"}, "metrics": {}, "episodes": []},
+    "metrics of another type": {"metrics": [1]},
+    "a point of an unknown attempt": {"metrics": {"a": {"attempts": [9], "steps": [1], "times": [1.0], "values": [1.0]}}},
+    "columns of different lengths": {"metrics": {"a": {"attempts": [1], "steps": [], "times": [1.0], "values": [1.0]}}},
+    "episodes of another type": {"episodes": [{"turns": 5}]},
+    "a config of another type": {"run": {"config": 5}},
+}  # fmt: skip
+
+
+def test_a_broken_document_is_one_sentence(troupe: Troupe, connected: str, run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
+    (whole,) = written(troupe, path, run.pk)
+    for what, broken in BROKEN.items():
+        document = broken
+        if isinstance(broken, dict) and what.startswith(("metrics", "a ", "columns", "episodes")):
+            document = whole | broken | {"run": whole["run"] | broken.get("run", {})}
+        path.write_text(DATA + packed([document]) + "</script>")
+        refused = troupe("bundle", "import", str(path))
+        assert refused.status == 1 and "damaged" in refused.err and "Traceback" not in refused.err, what
+    assert Run.objects.count() == 1
+
+
+def packed(runs: list[Any]) -> str:
+    return base64.b64encode(gzip.compress(encode({"format": 1, "runs": runs}))).decode()
+
+
+def test_a_bundle_that_expands_too_far_is_refused_before_it_is_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
+    for runs in (["a" * (3 << 20)], [[]] * 150_000):
+        path.write_text(DATA + packed(runs) + "</script>")
+        with pytest.raises(TroupeError, match="expands to more than 1 MiB, or to more than 100,000 values"):
+            bundle_read(path, most_mib=1)

@@ -8,7 +8,7 @@ import typer
 from training_core.errors import TroupeError
 from troupe_client.cli.arguments import AsJson, InProject, project_slug
 from troupe_client.cli.output import console, print_json, print_line
-from troupe_client.server_api import find_server
+from troupe_client.server_api import ServerAway, find_server
 from workers.telemetry.delivery import Undelivered
 
 app = typer.Typer()
@@ -45,21 +45,35 @@ def create(
 def import_bundle(
     file: Annotated[Path, typer.Argument(help="A file that `troupe bundle create` wrote.")],
     project: InProject = "",
+    most_mib: Annotated[
+        int,
+        typer.Option(
+            help="Maximum size of its data, decompressed, in MiB; they are read into memory.", min=1
+        ),
+    ] = 512,
     as_json: AsJson = False,
 ) -> None:
     """Import the runs of a bundle; repeat it to add what a later bundle has."""
     from troupe_client.bundles.importing import bundle_read, run_import
 
     server, imported = find_server(), []
+    refused: list[str] = []
     slug = project_slug(server, project)
-    for document in bundle_read(file):
+    for document in bundle_read(file, most_mib):
         with console.status(f"run {document['run']['name']}"):
             try:
                 run = run_import(server, document, slug)
             except Undelivered as error:
                 raise TroupeError(f"the import has stopped: {error}; repeat it to continue") from error
+            except ServerAway:
+                raise
+            except TroupeError as error:
+                refused.append(str(error))
+                continue
         imported.append({"run": run, "from": document["run"]["id"], "name": document["run"]["name"]})
         if not as_json:
             print_line(f"{run}  {document['run']['name']}")
     if as_json:
         print_json(imported)
+    if refused:
+        raise TroupeError("\n".join(refused))
