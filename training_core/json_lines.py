@@ -34,6 +34,8 @@ class Line:
     value: Any = None
     problem: str = ""
     """Why the line is invalid; `value` is then None."""
+    size: int = 0
+    """Bytes of a line that is read."""
 
 
 def read_lines(path: Path) -> Iterator[Line]:
@@ -100,9 +102,9 @@ def _lines(file: IO[bytes]) -> Iterator[bytes | None]:
 
 def _line(number: int, line: bytes) -> Line:
     try:
-        return Line(number, parse_json(line))
+        return Line(number, parse_json(line), "", len(line))
     except InvalidJson as error:
-        return Line(number, problem=str(error))
+        return Line(number, None, str(error), len(line))
 
 
 def _check_text(text: str) -> None:

@@ -41,7 +41,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "config.arguments config.networks",
         "boards errors event_loop json_lines seeding served types",
         "algorithms algorithms.at_grpo algorithms.gae algorithms.losses",
-        "checkpoints devices fast_linear importing sandbox versions",
+        "checkpoints devices fast_linear importing limited_process sandbox versions",
         "marl.environments.episodes marl.environments.packages",
         "config.base llm.environments.base marl.environments.base",
         "config.effects",

@@ -40,7 +40,7 @@ from webapp.experiments.sweeps import (
 )
 from webapp.experiments.team import TeamForm, team_document, team_read, team_svg
 from webapp.metrics.headline import HEADLINE
-from webapp.runs.configs import check_runs_visible, parse_permitted
+from webapp.runs.configs import check_visible, parse_permitted
 from webapp.runs.selectors import run_get
 from webapp.scheduling.api import run_answer
 from webapp.scheduling.services import run_create
@@ -91,7 +91,7 @@ def run_config_schema(
 def estimate(user: Person, body: documents.EstimateBody) -> documents.Estimate:
     """Return devices, memory (bytes) and volume of a config, compared with the current cluster. Nothing is created."""
     config = config_of(body)
-    check_runs_visible(user, config)  # the estimate reads its models
+    check_visible(user, config)  # the estimate reads its models
     return appraise(config, body.prompt_tokens)
 
 

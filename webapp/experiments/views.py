@@ -48,7 +48,7 @@ from webapp.experiments.team_editing import (
     name_follow,
     role_rename,
 )
-from webapp.runs.configs import check_runs_visible, config_again
+from webapp.runs.configs import check_visible, config_again
 from webapp.runs.selectors import run_get
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.forking import run_fork
@@ -345,7 +345,7 @@ def experiment_estimate(request: HttpRequest) -> HttpResponse:
     draft, error = posted_draft(request)
     try:
         if draft.config is not None:
-            check_runs_visible(request.user, draft.config)  # the estimate reads its models
+            check_visible(request.user, draft.config)  # the estimate reads its models
     except ConfigError as refused:
         error = str(refused)
     if draft.config is None or error:

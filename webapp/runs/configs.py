@@ -23,16 +23,21 @@ from training_core.config.permitted import (
     runs_named,
 )
 from training_core.errors import ConfigError
+from training_core.llm.datasets.folders import project_of
 from webapp.accounts.permissions import Person
+from webapp.accounts.selectors import projects_visible
+from webapp.accounts.services import DEFAULT_PROJECT
 from webapp.runs.models import Run
 from webapp.runs.selectors import SYSTEM_TAGS
+
+_DATA = "a file of a project that you may see: projects/PROJECT/NAME/train.jsonl"
 
 
 def parse_permitted(tree: Mapping[str, Any]) -> AnyConfig:
     """Parse a config that any user may run who can launch here and see the runs it references.
 
     Raises ConfigError with one message per field, also for code, files, models and folders that are not allowed by the
-    server's owner. Before running or reading anything, call `check_runs_visible` for the referenced checkpoints.
+    server's owner. Before running or reading anything, call `check_visible` for the checkpoints and data that it names.
     """
     config = parse_config(tree)
     permitted = _permitted()
@@ -42,30 +47,39 @@ def parse_permitted(tree: Mapping[str, Any]) -> AnyConfig:
 
 
 def parse_permitted_for(user: Person, tree: Mapping[str, Any]) -> AnyConfig:
-    """Like `parse_permitted`, with checkpoints only of runs that are visible to this user. Raises ConfigError."""
+    """Like `parse_permitted`, with checkpoints and data only of projects that are visible to this user. Raises ConfigError."""
     config = parse_permitted(tree)
-    check_runs_visible(user, config)
+    check_visible(user, config)
     return config
 
 
-def check_runs_visible(user: Person, config: AnyConfig) -> None:
-    """Raises ConfigError if a config references a checkpoint of a run outside the user's projects.
+def check_visible(user: Person, config: AnyConfig) -> None:
+    """Raises ConfigError if a config names a checkpoint or data of other projects than the user's.
 
-    The message is the same for a run that does not exist.
+    The message is the same for what does not exist.
     """
-    named = runs_named(config, _permitted().home)
-    wanted = {run for run, _ in named.values()}
-    if not wanted:
-        return
-    runs = Run.objects.filter(pk__in=wanted)
-    seen = (
-        set(runs.filter(project__memberships__user=user.pk).values_list("pk", flat=True))
-        if user.is_active
-        else set()
-    )
-    wrong = {path: refusal(allowed) for path, (run, allowed) in named.items() if run not in seen}
-    if wrong:
+    if wrong := _other_runs(user, config) | _other_data(user, config):
         raise ConfigError(wrong)
+
+
+def _other_runs(user: Person, config: AnyConfig) -> dict[str, str]:
+    references = runs_named(config, _permitted().home)
+    wanted = {run for run, _ in references.values()}
+    runs = Run.objects.filter(pk__in=wanted, project__in=projects_visible(user))
+    seen = set(runs.values_list("pk", flat=True)) if wanted else set()
+    return {path: refusal(allowed) for path, (run, allowed) in references.items() if run not in seen}
+
+
+def _other_data(user: Person, config: AnyConfig) -> dict[str, str]:
+    files = list(named(config, "file_fields"))
+    seen = set(projects_visible(user).values_list("slug", flat=True)) if files else set()
+    return {field: refusal(_DATA) for field, path in files if data_project(path) not in seen}
+
+
+def data_project(path: str) -> str:
+    """Return the slug of the project that a file or folder below TROUPE_HOME/data belongs to."""
+    slug = project_of(path)
+    return DEFAULT_PROJECT if slug is None else slug
 
 
 def check_storable(tree: Any, path: str = "") -> None:

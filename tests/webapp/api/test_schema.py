@@ -46,7 +46,7 @@ OWN = {
     "team": {"roles": {"solver": {"policy": "p"}}},
     "policies": {"p": {}},
     "environment": {
-        "type": "dataset", "path": "sums.jsonl", "reward": {"type": "custom", "path": "lab.rewards:score"}
+        "type": "dataset", "path": "projects/lab/sums.jsonl", "reward": {"type": "custom", "path": "lab.rewards:score"}
     },
 }  # fmt: skip
 

@@ -260,6 +260,10 @@ def test_kinds_of_files_have_bounded_previews(api: Client, run: Run) -> None:
     long = of(version(api, long__txt=b"0123456789\n" * MOST_BYTES))
     assert long.kind == "text" and len(long.text) < MOST_BYTES and "first" in long.note
     assert of(version(api, empty__csv=b"")).kind == "text"
+    odd = of(version(api, odd__jsonl=b'{"text": "\\ud800"}\n'))
+    assert odd.kind == "text" and odd.text.encode(), "half of a surrogate pair cannot be sent to a browser"
+    separated = of(version(api, separated__jsonl='{"text": "a\u2028b"}\n'.encode()))
+    assert (separated.kind, separated.rows) == ("table", [["a\u2028b"]])
 
 
 def test_hostile_content_is_text_and_no_page(api: Client, ada: Client, run: Run) -> None:

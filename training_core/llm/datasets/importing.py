@@ -4,7 +4,6 @@ Two tasks are the same if their texts have the same words, whatever their case a
 """
 
 import hashlib
-import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,16 +13,14 @@ from typing import Any
 from training_core.errors import DataError
 from training_core.json_lines import json_line
 from training_core.llm.datasets.columns import SKIP, Columns, task_line
+from training_core.llm.datasets.folders import data_folder, data_path
 from training_core.llm.datasets.rows import find_splits, read_rows
-from training_core.llm.environments.dataset import DATA
 
 TRAIN, EVAL = "train.jsonl", "eval.jsonl"
 FIELDS = {"dataset": ("path", "eval_path"), "coding": ("problems", "eval_problems")}
 """Environment -> its fields for the two files."""
 DROP = "--drop-shared"
 EVAL_SHARE = 0.1
-NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,79}")
-"""Names of imported data."""
 
 
 @dataclass
@@ -82,20 +79,15 @@ class Request:
     replace: bool = False
 
 
-def data_folder(home: Path) -> Path:
-    """The folder below which environments find their files."""
-    return home / DATA
+def import_data(name: str, request: Request, home: Path, project: str = "") -> Imported:
+    """Write the tasks below `home`/data, in the folder `name` of a project, or outside of the projects' folders.
 
-
-def import_data(name: str, request: Request, home: Path) -> Imported:
-    """Write the tasks below `home`/data/`name`. Raises DataError with file and line, and leaves the files as they were."""
-    if not NAME.fullmatch(name):
-        raise DataError(
-            f"{name!r} is not a name:", remedy="use letters, digits, dots, hyphens and underscores"
-        )
+    Raises DataError with file and line, and leaves the files as they were.
+    """
+    path = data_path(name, project)
     check_options(request)
     columns = request.columns
-    result = Imported(name, columns.environment, data_folder(home) / name)
+    result = Imported(name, columns.environment, data_folder(home) / path)
     splits = find_splits(request.source)
     train = _tasks(chosen_files(splits, request), request, result)
     if request.held_out:
@@ -112,8 +104,8 @@ def import_data(name: str, request: Request, home: Path) -> Imported:
     fields = FIELDS[columns.environment]
     result.settings = {
         "environment.type": columns.environment,
-        f"environment.{fields[0]}": f"{name}/{TRAIN}",
-        f"environment.{fields[1]}": f"{name}/{EVAL}",
+        f"environment.{fields[0]}": f"{path}/{TRAIN}",
+        f"environment.{fields[1]}": f"{path}/{EVAL}",
     }
     result.changed = _write(result.folder, {TRAIN: _text(train), EVAL: _text(held_out)}, request.replace)
     return result

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from training_core.errors import DataError
@@ -15,6 +15,8 @@ from training_core.types import Message
 
 ROWS = 200
 """Rows that a preview reads."""
+MOST_BYTES = 32 << 20
+"""Bytes of rows, decoded, after which it stops."""
 QUESTIONS = ("prompt", "question", "problem", "instruction", "statement", "text", "messages")
 ANSWERS = ("label", "answer", "solution", "target", "output")
 TESTS = ("tests", "test_cases", "input_output")
@@ -26,12 +28,16 @@ class Preview:
 
     splits: list[str]
     columns: list[str] = field(default_factory=list)
+    chosen: Columns = Columns()
+    """The columns of the request, or guessed ones."""
     tasks: list["PreviewedTask"] = field(default_factory=list)
     rows: int = 0
     """Rows read, at most ROWS."""
     invalid: int = 0
     """Rows of these that are no tasks with the columns of the request."""
     first_invalid: str = ""
+    problem: str = ""
+    """Why there are no rows, although there are splits."""
 
 
 @dataclass(frozen=True)
@@ -45,21 +51,33 @@ class PreviewedTask:
     """What the reward function receives besides the answer; no role sees it."""
 
 
-def preview(request: Request, tasks: int = 3) -> Preview:
-    """Read the first rows of a source. Raises DataError if there are none that can be read."""
+def preview(request: Request, tasks: int = 3, *, guess: bool = False) -> Preview:
+    """Read the first rows of a source. `guess`: the columns by their names. Raises DataError if there are none that can be read."""
     splits = find_splits(request.source)
-    rows = list(islice(read_rows(chosen_files(splits, request)), ROWS))
-    columns = dict.fromkeys(name for row in rows for name in row.values)
-    seen = Preview(sorted(filter(None, splits)), list(columns), rows=len(rows))
+    rows = _first_rows(chosen_files(splits, request))
+    columns = list(dict.fromkeys(name for row in rows for name in row.values))
+    chosen = guess_columns(columns) if guess else request.columns
+    seen = Preview(sorted(filter(None, splits)), columns, chosen, rows=len(rows))
     for row in rows:
         try:
-            task = _previewed(row, request.columns)
+            task = _previewed(row, chosen)
         except DataError as error:
             seen.invalid += 1
             seen.first_invalid = seen.first_invalid or str(error.advice.cause)
         else:
             seen.tasks += [task] if len(seen.tasks) < tasks else []
     return seen
+
+
+def _first_rows(files: list[Path]) -> list[Row]:
+    rows: list[Row] = []
+    size = 0
+    for row in read_rows(files):
+        rows.append(row)
+        size += row.size
+        if len(rows) == ROWS or size > MOST_BYTES:
+            break
+    return rows
 
 
 def _previewed(row: Row, columns: Columns) -> PreviewedTask:

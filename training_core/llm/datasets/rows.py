@@ -32,6 +32,8 @@ class Row:
     """Columns; empty if the line is invalid."""
     problem: str = ""
     """Why the line is invalid."""
+    size: int = 0
+    """Bytes of the line, or of the row's share of a table's memory."""
 
 
 def find_splits(source: Path) -> dict[str, list[Path]]:
@@ -92,26 +94,27 @@ def _json_rows(path: Path) -> Iterator[Row]:
     for line in read_lines(path):
         origin = f"{path.name}, line {line.number}"
         if line.problem or isinstance(line.value, dict):
-            yield Row(origin, line.value or {}, line.problem)
+            yield Row(origin, line.value or {}, line.problem, line.size)
         else:
-            yield Row(origin, {}, "not a JSON object")
+            yield Row(origin, {}, "not a JSON object", line.size)
 
 
 def _table_rows(path: Path) -> Iterator[Row]:
     number = 0
     for batch in _batches(path):
         for start in range(0, batch.num_rows, BATCH):
-            for values in batch.slice(start, BATCH).to_pylist():
+            part = batch.slice(start, BATCH)
+            for values in part.to_pylist():
                 number += 1
-                yield _table_row(f"{path.name}, row {number}", values)
+                yield _table_row(f"{path.name}, row {number}", values, part.nbytes // part.num_rows)
 
 
-def _table_row(origin: str, values: dict[str, Any]) -> Row:
+def _table_row(origin: str, values: dict[str, Any], size: int) -> Row:
     try:
         check_values(values)
     except InvalidJson as error:
-        return Row(origin, {}, str(error))
-    return Row(origin, values)
+        return Row(origin, {}, str(error), size)
+    return Row(origin, values, "", size)
 
 
 def _batches(path: Path) -> Iterator[Any]:
@@ -131,5 +134,7 @@ def _batches(path: Path) -> Iterator[Any]:
         else:
             with pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_stream(source) as batches:
                 yield from batches
+    except MemoryError:
+        raise
     except (pyarrow.ArrowException, UnicodeDecodeError, OverflowError) as error:
         raise DataError(f"cannot read {path}: {error}") from error

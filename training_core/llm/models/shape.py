@@ -5,7 +5,6 @@ counted exactly. The format: 8 bytes with the header's length N (little endian),
 (https://huggingface.co/docs/safetensors).
 """
 
-import json
 import math
 import struct
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from training_core.errors import ModelError
+from training_core.json_lines import parse_json
 
 _MAX_CONFIG_BYTES = 4_000_000
 _MAX_HEADER_BYTES = 100_000_000
@@ -124,7 +124,7 @@ def _count(path: Path) -> int:
             (length,) = struct.unpack("<Q", file.read(8))
             if length > _MAX_HEADER_BYTES:
                 raise ModelError(f"{path.name} is not a safetensors file")
-            header = json.loads(file.read(length))
+            header = parse_json(file.read(length))
         shapes = [entry["shape"] for name, entry in header.items() if name != "__metadata__"]
         return sum(math.prod(shape) for shape in shapes)
     except (OSError, struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -135,7 +135,7 @@ def _object(path: Path, limit: int) -> dict[str, Any]:
     try:
         if path.stat().st_size > limit:
             raise ModelError(f"{path.name} has a header that is too long")
-        read = json.loads(path.read_text())
+        read = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise ModelError(f"{path.name} cannot be read") from error
     if not isinstance(read, dict):

@@ -48,6 +48,10 @@ def import_(  # noqa: PLR0913 - each is an option of the command
     drop_shared: Annotated[
         bool, typer.Option("--drop-shared", help="Leave out of training what is held out.")
     ] = False,
+    project: Annotated[
+        str,
+        typer.Option(help="Project of the server that gets the data; default: that of the server's owner."),
+    ] = "",
     replace: Annotated[
         bool, typer.Option("--replace", help="Overwrite other tasks of the same name.")
     ] = False,
@@ -59,7 +63,7 @@ def import_(  # noqa: PLR0913 - each is an option of the command
 
     columns = Columns(question, answer, tests, solution, task_id, tuple(keep or ()))
     request = Request(source, columns, split, held_out, eval_share, skip_invalid, drop_shared, replace)
-    result = import_data(name, request, home())
+    result = import_data(name, request, home(), project)
     if as_json:
         return print_json(asdict(result) | {"folder": str(result.folder)})
     left_out = {

@@ -6,6 +6,7 @@ import pytest
 
 from tests.training_core.llm.datasets.test_importing import written
 from training_core.errors import DataError
+from training_core.llm.datasets import previews
 from training_core.llm.datasets.columns import Columns
 from training_core.llm.datasets.importing import Request
 from training_core.llm.datasets.previews import ROWS, guess_columns, preview
@@ -49,3 +50,14 @@ def test_a_source_without_the_split_is_refused(tmp_path: Path) -> None:
 )
 def test_columns_are_guessed_by_the_names_of_public_data(names: list[str], columns: Columns) -> None:
     assert guess_columns(names) == columns
+
+
+def test_a_preview_stops_after_a_number_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(previews, "MOST_BYTES", 1000)
+    source = written(tmp_path / "a.jsonl", *({"prompt": f"{n}" + "a" * 90} for n in range(ROWS)))
+    assert 5 < preview(Request(source)).rows < 15
+    pyarrow = pytest.importorskip("pyarrow", reason="the extra data is not installed")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.table({"prompt": pyarrow.array(["a" * 90] * ROWS).dictionary_encode()})
+    parquet.write_table(table, tmp_path / "a.parquet", store_schema=False)
+    assert 5 < preview(Request(tmp_path / "a.parquet")).rows < 15

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from training_core.errors import DataError
+from training_core.llm.datasets import rows
 from training_core.llm.datasets.rows import find_splits, read_rows
 
 FILES = Path(__file__).parent / "files"
@@ -63,3 +64,13 @@ def test_what_is_no_data_is_refused(tmp_path: Path) -> None:
         find_splits(tmp_path)
     with pytest.raises(DataError, match="there is no file or folder"):
         find_splits(tmp_path / "none")
+
+
+def test_a_value_that_a_file_has_once_is_decoded_for_few_rows_at_a_time(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="the extra data is not installed")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.table({"prompt": pyarrow.array(["a" * 1000] * 3000).dictionary_encode()})
+    parquet.write_table(table, tmp_path / "a.parquet", store_schema=False)
+    assert (tmp_path / "a.parquet").stat().st_size < 5000
+    assert max(batch.num_rows for batch in rows._batches(tmp_path / "a.parquet")) == rows.BATCH
+    assert sum(1 for _ in read_rows([tmp_path / "a.parquet"])) == 3000
