@@ -72,7 +72,7 @@ FROM unnest(%s::text[], %s::bool[], %s::bigint[], %s::bigint[], %s::float8[], %s
   AS new (key, wide, attempt, step, value, time, first, low, high)
 RETURNING key, id
 """
-# The last point of a series is the one with the highest (attempt, step); of equals, the latest to arrive.
+# The last point of a series is the one with the highest (attempt, step, time); of equals, the latest to arrive.
 _UPDATE = """
 UPDATE metrics_series AS old SET
   count = old.count + new.count,
@@ -84,7 +84,8 @@ UPDATE metrics_series AS old SET
            CASE WHEN newer THEN new.last_step ELSE old.last_step END,
            CASE WHEN newer THEN new.last_value ELSE old.last_value END,
            CASE WHEN newer THEN new.last_time ELSE old.last_time END
-    FROM (SELECT (new.last_attempt, new.last_step) >= (old.last_attempt, old.last_step) AS newer) AS compared)
+    FROM (SELECT (new.last_attempt, new.last_step, new.last_time) >= (old.last_attempt, old.last_step, old.last_time) AS newer)
+      AS compared)
 FROM unnest(%s::bigint[], %s::bigint[], %s::int[], %s::bigint[], %s::float8[], %s::float8[], %s::float8[], %s::float8[], %s::float8[])
   AS new (id, count, last_attempt, last_step, last_value, last_time, first_value, min_value, max_value)
 WHERE old.id = new.id
@@ -430,7 +431,7 @@ def _starts(points: Wide) -> dict[int, list[End]]:
 
 @dataclass(frozen=True)
 class Summaries:
-    """Summaries of points by series: the last one has the highest (attempt, step); of equals, it is the latest to arrive."""
+    """Summaries of points by series: the last one has the highest (attempt, step, time); of equals, it is the latest to arrive."""
 
     series: Ints
     counts: Ints
@@ -446,7 +447,7 @@ class Summaries:
     @classmethod
     def of(cls, points: Wide) -> "Summaries":
         """Summarise at least one point."""
-        order = np.lexsort((points.steps, points.attempts, points.series))
+        order = np.lexsort((points.times, points.steps, points.attempts, points.series))
         series, counts = np.unique(points.series, return_counts=True)
         last = points.take(order[np.cumsum(counts) - 1])
         finite = points.take(np.flatnonzero(np.isfinite(points.values)))

@@ -99,6 +99,13 @@ class TestReading:
         ]  # fmt: skip
         assert (keys(run)[0].last_step, keys(run)[0].last_value) == (2, 20.0)
 
+    @pytest.mark.parametrize("batches", [1, 2])
+    def test_the_last_value_of_a_step_has_the_latest_time(self, run: Run, batches: int) -> None:
+        points = [event(5, {"a": 2.0}, time=20.0), event(5, {"a": 1.0}, time=10.0)]
+        for some in [points] if batches == 1 else [[point] for point in points]:
+            store(run, *some)
+        assert keys(run)[0].last_value == 2.0
+
     def test_numbers_that_json_lacks_are_words(self, run: Run) -> None:
         store(
             run,
