@@ -111,6 +111,8 @@ class Reported(Part):
     via: Short = ""
     """What launched the run: command line, form, API, sweep ..."""
     command: Clean = ""
+    user: Short = ""
+    """As a program of another tracker states it."""
     machine: Machine | None = None
     repositories: list[Repository] = Field([], max_length=8)
     packages: dict[Short, Short] = Field({}, max_length=64)
@@ -191,9 +193,10 @@ def _flat(facts: Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for repository in facts.get("repositories", []):
         if repository.get("commit"):
-            changes = repository.get("diff_sha256") or ""
             flat[f"code.{repository['name']}.commit"] = repository["commit"][:SHORT]
-            flat[f"code.{repository['name']}.uncommitted"] = changes[:SHORT] or "none"
+            if "diff_sha256" in repository:  # other trackers state a commit only
+                changes = repository["diff_sha256"][:SHORT]
+                flat[f"code.{repository['name']}.uncommitted"] = changes or "none"
     for part in ("code", "data"):
         for item in facts.get(part, []):
             flat[f"{part}.{item['field']}"] = item.get("sha256", "")[:SHORT] or item.get("note", "")

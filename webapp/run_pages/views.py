@@ -31,7 +31,6 @@ from webapp.checkpoints.services import (
 )
 from webapp.common.formats import size
 from webapp.common.redirects import back
-from webapp.common.templatetags.troupe import pretty
 from webapp.experiments.commands import curl_command, launch_command
 from webapp.experiments.forms import lines_overrides
 from webapp.health.services import finding_document, findings_read
@@ -67,7 +66,7 @@ from webapp.run_pages.overview import (
     tile_specs,
 )
 from webapp.run_table.saved_views import panel_views
-from webapp.runs.configs import LABELS, changes, config_again, config_named
+from webapp.runs.configs import LABELS, changes, config_again, config_named, flatten
 from webapp.runs.frame import framed_run, is_resumable, run_context
 from webapp.runs.logs import LEVELS, LineFilter, log_lines, log_sources
 from webapp.runs.models import LogLine, Run, RunNote
@@ -342,14 +341,14 @@ def config_page(request: HttpRequest, run_id: str) -> HttpResponse:
 def _config_page(request: HttpRequest, run: Run, form: dict[str, Any], status: int = 200) -> HttpResponse:
     try:
         own = run.config.get("client")
-        toml = to_toml(parse_config(config_named(run))) if own is None else pretty(dict(sorted(own.items())))
+        toml = to_toml(parse_config(config_named(run))) if own is None else ""
     except ConfigError as error:
         toml = f"# This config is from another version of Troupe and cannot be read: {error}"
     address = request.build_absolute_uri("/api/v1/runs/")
     context = run_context(request.user, run, "config") | config_context(
         run, toml, address, request.GET.get("attempt", "")
     )
-    context |= form
+    context |= {"own": sorted(flatten(own or {}).items())} | form
     return render(request, "runs/config.html", context, status=status)
 
 
