@@ -35,5 +35,32 @@ class MlflowRun(models.Model):
     """Key -> text."""
     inputs = models.JSONField(default=list)
     """Data sets, as logged."""
+    models_used = models.JSONField(default=list)
+    """Logged models that the run reads, as logged."""
+    models_made = models.JSONField(default=list)
+    """Logged models that the run makes, with a step, as logged."""
     requests = models.JSONField(default=list)
     """Digests of the latest requests with metrics: a client repeats a request whose response it has not received."""
+
+
+class MlflowModel(models.Model):
+    """A logged model. Its files are those of its run below models/ID."""
+
+    id = models.CharField(primary_key=True, max_length=34)
+    run = models.ForeignKey(MlflowRun, on_delete=models.CASCADE, related_name="logged_models")
+    alone = models.BooleanField(default=False)
+    """Whether the client named no run: the run was made for the files of this model."""
+    name = models.CharField(max_length=500)
+    model_type = models.CharField(max_length=500, blank=True)
+    status = models.CharField(max_length=40)
+    """As MLflow spells it."""
+    params = models.JSONField(default=dict)
+    """Key -> text."""
+    tags = models.JSONField(default=dict)
+    """Key -> text."""
+    metrics = models.JSONField(default=list)
+    """The latest point of each metric, data set and run, as logged."""
+    archived = models.BooleanField(default=False)
+    """Deleted, in the words of MLflow. Its files remain those of the run."""
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)

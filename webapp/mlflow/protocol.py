@@ -1,5 +1,6 @@
 """MLflow's REST protocol: the arguments of a request, keys with values, times, and errors in its form."""
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -105,6 +106,14 @@ def bounded(stored: Any, what: str) -> Any:
     if len(orjson.dumps(stored)) > MOST_BYTES:
         raise MlflowError.invalid(f"{what} have at most {MOST_BYTES:,} bytes together; log less, or a file")
     return stored
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most `most` characters; one that is too long ends with a digest, so that different texts stay different."""
+    if len(text) <= most:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{text[: most - 9]}~{digest}"
 
 
 def milliseconds(moment: datetime) -> int:

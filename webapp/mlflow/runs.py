@@ -5,6 +5,7 @@ import re
 import secrets
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 import orjson
@@ -24,6 +25,7 @@ from webapp.metrics.arrays import spell
 from webapp.metrics.models import Series
 from webapp.metrics.selectors import points_read
 from webapp.mlflow.experiments import DEFAULT, VIEWS, experiment_get, experiments_named
+from webapp.mlflow.logged_models import metrics_link, model_create
 from webapp.mlflow.models import MlflowRun
 from webapp.mlflow.protocol import (
     Call,
@@ -34,6 +36,7 @@ from webapp.mlflow.protocol import (
     milliseconds,
     moment_of,
     pairs,
+    shortened,
     unpaired,
 )
 from webapp.mlflow.search import RUNS, STATUS, rows_filter
@@ -42,17 +45,24 @@ from webapp.runs.models import INACTIVE_STATES, Run, RunNote, new_run_id
 from webapp.runs.notes import run_note_add, run_note_remove
 from webapp.scheduling.client_runs import client_run_begin, client_run_configure
 from webapp.scheduling.services import run_do
-from workers.provenance.redaction import values_without_secrets
+from workers.provenance.redaction import values_without_secrets, without_secrets
 from workers.telemetry.events import HeartbeatEvent, ImageMedia, MediaEvent, MetricsEvent, StatusEvent
 from workers.telemetry.limits import MAX_IMAGE, MAX_NAME, NAME_FIRST, NAME_REST, image_type
 
-NAME, NOTE, USER = "mlflow.runName", "mlflow.note.content", "mlflow.user"
+NAME, NOTE, USER, SOURCE = "mlflow.runName", "mlflow.note.content", "mlflow.user", "mlflow.source"
 LONGEST_NOTE = 4000
+MODELS = "mlflow.log-model.history"
+LONGEST_NAME, LONGEST_GROUP, LONGEST_LABEL = 120, 54, 60
+"""Characters of the name of a run, of its experiment's name in a tag, and of a tag."""
 LAST_STEP, LAST_TIME = 2**63 - 1, 253402300799
 MOST_POINTS, MOST_LABELS = 25_000, 20
 REQUESTS = 32
 """Number of requests with metrics whose repetition is recognised."""
-_STORED = CompiledQuery(lambda run_id: MlflowRun.objects.defer("params", "tags", "inputs").filter(pk=run_id))
+_STORED = CompiledQuery(
+    lambda run_id: MlflowRun.objects.defer("params", "tags", "inputs", "models_used", "models_made").filter(
+        pk=run_id
+    )
+)
 _IMAGE = re.compile(r"images/([^+%/]+)[+%]step[+%](\d{1,18})[+%]timestamp[+%](\d{1,14})[+%][^+%/]+\.png")
 """The file of `log_image` with a key and a step."""
 _KEY = re.compile(f"{NAME_FIRST}{NAME_REST}{{0,{MAX_NAME - 1}}}")
@@ -85,6 +95,10 @@ def run_changed(call: Call, run_id: str = "") -> Run:
         raise MlflowError.unknown(f"run {run_id!r}")
     if level == Level.VIEWER:
         require_edit(call.user, project)
+    if run.archived:
+        raise MlflowError.invalid(
+            f"the run {run_id} must be in the 'active' state, and is deleted; restore it first"
+        )
     run.mlflow = stored
     return run
 
@@ -98,7 +112,8 @@ def _documents(runs: Iterable[Run]) -> list[Json]:
         {
             "info": _info(run),
             "data": {"metrics": metrics[run.pk], "params": pairs(run.mlflow.params), "tags": pairs(run.mlflow.tags)},
-            "inputs": {"dataset_inputs": run.mlflow.inputs},
+            "inputs": {"dataset_inputs": run.mlflow.inputs, "model_inputs": run.mlflow.models_used},
+            "outputs": {"model_outputs": run.mlflow.models_made},
         }
         for run in runs
     ]  # fmt: skip
@@ -125,23 +140,52 @@ def _info(run: Run) -> Json:
 
 @transaction.atomic
 def _create(call: Call) -> Json:
+    tags = unpaired(call.items("tags"))
+    run = _begun(call, call.text("run_name", "") or tags.get(NAME, ""), tags)
+    if (start := call.arguments.get("start_time")) is not None:
+        Run.objects.filter(pk=run.pk).update(started_at=moment_of(start))
+    return {"run": _documents([run_named(call, run.pk)])[0]}
+
+
+def _begun(call: Call, name: str, tags: dict[str, str]) -> Run:
+    """Create a run in the experiment of the arguments."""
     experiment = experiment_get(call, call.text("experiment_id", "0"))
     if experiment.archived:
         raise MlflowError.invalid(f"the experiment {experiment.name!r} is deleted; restore it first")
-    tags = unpaired(call.items("tags"))
     body = ClientRunBody(
         id=new_run_id(),
-        name=(call.text("run_name", "") or tags.get(NAME, ""))[:120],
-        group="" if experiment.name == DEFAULT else experiment.name[:54],
-        provenance={"via": "MLflow", "command": tags.get("mlflow.source.name", "")[:4000]},
+        name=shortened(name, LONGEST_NAME),
+        group="" if experiment.name == DEFAULT else shortened(experiment.name, LONGEST_GROUP),
+        provenance=stated(tags),
     )
     run, _ = client_run_begin(call.user, experiment.project, body)
-    if start := call.arguments.get("start_time"):
-        Run.objects.filter(pk=run.pk).update(started_at=moment_of(start))
-    MlflowRun.objects.create(run=run, experiment=experiment)
-    run = run_named(call, run.pk)
+    run.mlflow = MlflowRun.objects.create(run=run, experiment=experiment)
     _tags_set(call, run, {USER: call.user.username, NAME: run.name} | tags)
-    return {"run": _documents([run])[0]}
+    return run
+
+
+@transaction.atomic
+def _create_model(call: Call) -> Json:
+    """Create a logged model. Without a run it has one of its own, which holds its files, and ends."""
+    if source := call.text("source_run_id", ""):
+        return model_create(call, run_changed(call, source).mlflow, alone=False)
+    run = _begun(call, call.text("name", ""), {})
+    _end(run, "FINISHED")
+    return model_create(call, run.mlflow, alone=True)
+
+
+def stated(tags: Mapping[str, str]) -> Json:
+    """Return the provenance that the tags of MLflow's clients state: the program, the user and the commit."""
+    source, commit = tags.get(f"{SOURCE}.name", ""), tags.get(f"{SOURCE}.git.commit", "")
+    facts: Json = {"via": "MLflow", "command": source[:4000], "user": tags.get(USER, "")[:400]}
+    if re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", commit):
+        remote = without_secrets(tags.get(f"{SOURCE}.git.repoURL", ""))[:4000]
+        name = PurePosixPath(remote or source).name.removesuffix(".git")[:400]
+        branch = tags.get(f"{SOURCE}.git.branch", "")[:400]
+        facts["repositories"] = [
+            {"name": name, "folder": "", "commit": commit, "branch": branch, "remote": remote}
+        ]
+    return facts
 
 
 def _search(call: Call) -> Json:
@@ -160,18 +204,23 @@ def _update(call: Call) -> Json:
         _tags_set(call, run, run.mlflow.tags | {NAME: name})
     if status in ("RUNNING", "SCHEDULED"):
         if run.state in INACTIVE_STATES:
-            again = ClientRunBody(id=run.pk, resume="must", nonce=secrets.token_hex(8))
+            provenance = stated(run.mlflow.tags)
+            again = ClientRunBody(id=run.pk, resume="must", nonce=secrets.token_hex(8), provenance=provenance)
             client_run_begin(call.user, run.project, again)
     elif status in STATUS:
         if run.state not in INACTIVE_STATES:
-            message = "Its program reported the status FAILED" if status == "FAILED" else ""
-            state: Json = {"type": "status", "state": STATUS[status][0], "iteration": run.iteration}
-            events_append(run, "mlflow", [StatusEvent.model_construct(**state, message=message)])
-        if end := call.arguments.get("end_time"):
+            _end(run, status)
+        if (end := call.arguments.get("end_time")) is not None:
             Run.objects.filter(pk=run.pk).update(ended_at=moment_of(end))
     elif status:
         raise MlflowError.invalid(f"status must be one of {', '.join(STATUS)}")
     return {"run_info": _info(run_named(call))}
+
+
+def _end(run: Run, status: str) -> None:
+    message = "Its program reported the status FAILED" if status == "FAILED" else ""
+    state: Json = {"type": "status", "state": STATUS[status][0], "iteration": run.iteration}
+    events_append(run, "mlflow", [StatusEvent.model_construct(**state, message=message)])
 
 
 def _shelve(call: Call, act: str) -> Json:
@@ -190,10 +239,46 @@ def _delete_tag(call: Call) -> Json:
 
 @transaction.atomic
 def _log_inputs(call: Call) -> Json:
+    """Store data sets, each name and digest once, and models that the run reads."""
     stored = run_changed(call).mlflow
-    new = [item for item in call.items("datasets") if item not in stored.inputs]
-    stored.inputs = bounded([*stored.inputs, *new], "the data sets of a run")
-    stored.save(update_fields=["inputs"])
+    known = {_dataset(item) for item in stored.inputs}
+    for item in call.items("datasets"):
+        if (dataset := _dataset(item)) not in known:
+            known.add(dataset)
+            stored.inputs.append(item)
+    stored.models_used += [item for item in call.items("models") if item not in stored.models_used]
+    for what in (stored.inputs, stored.models_used):
+        bounded(what, "the data sets of a run")
+    stored.save(update_fields=["inputs", "models_used"])
+    return {}
+
+
+def _dataset(item: Any) -> tuple[str, str]:
+    try:
+        return str(item["dataset"]["name"]), str(item["dataset"]["digest"])
+    except (KeyError, TypeError):
+        raise MlflowError.invalid(
+            "datasets are lists of objects with a dataset, which has name and digest"
+        ) from None
+
+
+@transaction.atomic
+def _log_outputs(call: Call) -> Json:
+    stored = run_changed(call).mlflow
+    stored.models_made = bounded([*stored.models_made, *call.items("models")], "the models of a run")
+    stored.save(update_fields=["models_made"])
+    return {}
+
+
+@transaction.atomic
+def _log_model(call: Call) -> Json:
+    """Add the description of a model, whose files clients before 3.0 store as artifacts, to a tag."""
+    run = run_changed(call)
+    try:
+        models = [*orjson.loads(run.mlflow.tags.get(MODELS, "[]")), orjson.loads(call.text("model_json"))]
+    except (TypeError, orjson.JSONDecodeError):
+        raise MlflowError.invalid(f"model_json and the tag {MODELS} are JSON") from None
+    _tags_set(call, run, run.mlflow.tags | {MODELS: orjson.dumps(models).decode()})
     return {}
 
 
@@ -221,6 +306,14 @@ def _log(call: Call, metrics: Sequence[Any], params: Mapping[str, str], tags: Ma
     return {}
 
 
+def _params(items: Sequence[Any]) -> dict[str, str]:
+    """Return the parameters of a batch. Raises MlflowError if one has two values."""
+    params = unpaired(items)
+    if len(params) < len(items):
+        raise MlflowError.invalid("a parameter occurs twice in one request; log each of them once")
+    return params
+
+
 def _params_add(run: Run, params: Mapping[str, str]) -> None:
     stored = run.mlflow.params
     if wrong := next((key for key in params if key in stored), None):
@@ -234,16 +327,18 @@ def _params_add(run: Run, params: Mapping[str, str]) -> None:
 
 def _labels(tags: Mapping[str, str]) -> set[str]:
     """Return the tags that the run's page shows: those of users, as many as a run of `troupe.init` may have."""
-    labels = sorted(f"{key}:{value}"[:60] for key, value in tags.items() if not key.startswith("mlflow."))
+    texts = (f"{key}:{value}" for key, value in tags.items() if not key.startswith("mlflow."))
+    labels = sorted(shortened(text, LONGEST_LABEL) for text in texts)
     return set(labels[:MOST_LABELS])
 
 
 def _tags_set(call: Call, run: Run, tags: dict[str, str]) -> None:
     """Replace the tags of MLflow. Some of them are the name of the run, and a note by the caller."""
+    tags = tags | ({NAME: shortened(tags[NAME], LONGEST_NAME)} if NAME in tags else {})
     before, run.mlflow.tags = run.mlflow.tags, bounded(tags, "the tags of a run")
     run.mlflow.save(update_fields=["tags"])
     run.tags = sorted(set(run.tags) - _labels(before) | _labels(tags))
-    run.name = tags.get(NAME, "")[:120] or run.name
+    run.name = tags.get(NAME) or run.name
     run.save(update_fields=["tags", "name"])
     note, text = (values.get(NOTE, "")[:LONGEST_NOTE].strip() for values in (before, tags))
     if note == text:
@@ -259,20 +354,59 @@ def _metrics_add(call: Call, run: Run, metrics: Sequence[Any]) -> str:
     digest = hashlib.sha256(orjson.dumps(call.arguments)).hexdigest()[:16]
     if digest in run.mlflow.requests:
         return ""
-    events = _events(metrics)
-    completed = min(max(run.iteration, *(event.step for event in events)), LAST_STEP)
-    beat: Json = {"type": "heartbeat", "iteration": completed}
-    answer = events_append(run, "mlflow", [*events, HeartbeatEvent.model_construct(**beat)])
-    if not answer.held:
+    _events(metrics)  # all are valid
+    events = _events(_fresh(run, metrics))
+    held = _events_add(run, events) if events else ""
+    if not held:
+        metrics_link(call, run.pk, metrics)
         run.mlflow.requests = [*run.mlflow.requests[1 - REQUESTS :], digest]
         run.mlflow.save(update_fields=["requests"])
-    return answer.held
+    return held
+
+
+def _events_add(run: Run, events: Sequence[MetricsEvent]) -> str:
+    completed = min(max(run.iteration, *(event.step for event in events)), LAST_STEP)
+    beat: Json = {"type": "heartbeat", "iteration": completed}
+    return events_append(run, "mlflow", [*events, HeartbeatEvent.model_construct(**beat)]).held
+
+
+def _fresh(run: Run, metrics: Sequence[Any]) -> list[Any]:
+    """Leave out points that the run has: equal in name, step, time and value. `log_model` logs those of its step again, as the model's.
+
+    The points of a metric are read only if a new one is not the last. Metrics that a task summarises are not examined.
+    """
+    keys = {metric["key"] for metric in metrics}
+    narrow = Series.objects.filter(run=run, key__in=keys, wide=False)
+    ends = {key: end for key, *end in narrow.values_list("key", "last_step", "last_time")}
+    again = {
+        m["key"]
+        for m in metrics
+        if m["key"] in ends and [_step(m), int(m["timestamp"]) / 1000] <= ends[m["key"]]
+    }
+    stored: set[tuple[Any, ...]] = set()
+    for key in again:
+        points = points_read(run, key)
+        columns = (points.values.tolist(), points.times.tolist(), points.steps.tolist())
+        stored.update(tuple(_point(key, *row).values()) for row in zip(*columns, strict=True))
+    fresh = []
+    for metric in metrics:
+        point = (metric["key"], spell(float(metric["value"])), int(metric["timestamp"]), _step(metric))
+        if point not in stored:
+            stored.add(point)
+            fresh.append(metric)
+    return fresh
+
+
+def _step(metric: Mapping[str, Any]) -> int:
+    return int(metric.get("step") or 0)
 
 
 def image_store(call: Call, run: Run, file: ArtifactFile) -> None:
     """Store the file of `log_image` as media, too: its page shows images by step."""
     match = _IMAGE.fullmatch(file.path)
-    if match is None or file.size > MAX_IMAGE or not _KEY.fullmatch(name := match[1].replace("~", "/")):
+    if run.archived or match is None or file.size > MAX_IMAGE:
+        return
+    if not _KEY.fullmatch(name := match[1].replace("~", "/")):
         return
     content = content_path(run.project, file.sha256).read_bytes()
     if image_type(content):
@@ -291,7 +425,7 @@ def _events(metrics: Sequence[Any]) -> list[MetricsEvent]:
     at: tuple[int, int] | None = None
     try:
         for metric in metrics:
-            key, here = metric["key"], (int(metric.get("step") or 0), int(metric["timestamp"]))
+            key, here = metric["key"], (_step(metric), int(metric["timestamp"]))
             if here != at or key in values:
                 at, values = here, {}
                 event: Json = {"type": "metrics", "step": here[0], "time": here[1] / 1000, "values": values}
@@ -323,8 +457,11 @@ OPERATIONS: Operations = {
     ("POST", "runs/set-tag"): lambda call: _log(call, [], {}, {call.text("key"): call.text("value", "")}),
     ("POST", "runs/delete-tag"): _delete_tag,
     ("POST", "runs/log-batch"): lambda call: _log(
-        call, call.items("metrics"), unpaired(call.items("params")), unpaired(call.items("tags"))
+        call, call.items("metrics"), _params(call.items("params")), unpaired(call.items("tags"))
     ),
     ("POST", "runs/log-inputs"): _log_inputs,
+    ("POST", "runs/outputs"): _log_outputs,
+    ("POST", "runs/log-model"): _log_model,
+    ("POST", "logged-models"): _create_model,
     ("GET", "metrics/get-history"): _history,
 }

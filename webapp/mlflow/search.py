@@ -1,12 +1,14 @@
 """MLflow's filter language, `metrics.loss < 1 and params.model = "tiny"`, and its order_by."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import orjson
 from django.db import models
-from django.db.models import F, Q, QuerySet, Value
+from django.db.models import F, Func, Q, QuerySet, Value
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedInput, VisitError
 
@@ -38,9 +40,32 @@ STATUS = {
     "RUNNING": ("starting", "running", "stopping"),
 }
 """Status of MLflow -> states of Troupe."""
-KINDS = {"metric": "metrics", "param": "params", "parameter": "params", "parameters": "params", "tag": "tags"}
+KINDS = {
+    "metric": "metrics",
+    "param": "params",
+    "parameter": "params",
+    "parameters": "params",
+    "tag": "tags",
+    "dataset": "datasets",
+}
+DATASETS = {
+    "name": "$[*].dataset.name",
+    "digest": "$[*].dataset.digest",
+    "context": '$[*].tags[*] ? (@.key == "mlflow.data.context").value',
+}
+"""Field of a run's data sets -> JSON path."""
+ON = ("dataset_name", "dataset_digest")
+"""Fields of the data set of a logged model's metric."""
 ATTRIBUTES = ("attribute", "attributes", "attr", "run")
-MOMENTS = ("start_time", "created", "end_time", "creation_time", "last_update_time")
+MOMENTS = (
+    "start_time",
+    "created",
+    "end_time",
+    "creation_time",
+    "last_update_time",
+    "creation_timestamp",
+    "last_updated_timestamp",
+)
 _LOOKUPS = {
     "=": "",
     "<": "__lt",
@@ -58,6 +83,56 @@ def _text_of(column: str) -> Callable[[str], Any]:
     return lambda key: models.Func(
         F(column), Value(key), function="jsonb_extract_path_text", output_field=text
     )
+
+
+_OPERATORS = {"!=": "<>", "like": "~", "ilike": "~*"}
+"""Operator -> that of SQL, where it differs."""
+
+
+def quoted(text: Any) -> str:
+    """Return a text as a literal of SQL's JSON paths."""
+    return orjson.dumps(str(text)).decode()
+
+
+class _Path(Value):
+    """A JSON path, with its type: Postgres finds no function of JSON paths for a text."""
+
+    def as_sql(self, *arguments: Any, **options: Any) -> Any:
+        sql, parameters = super().as_sql(*arguments, **options)
+        return f"{sql}::jsonpath", parameters
+
+
+@dataclass(frozen=True)
+class Items:
+    """Values in a JSON column that holds a list. A comparison is true if it is true for one of them."""
+
+    column: str
+    path: str
+
+    def any(self, operator: str, wanted: Any) -> Q:
+        """Return the condition. operator: of SQL. wanted: a number, a text, or a list of texts for ANY and ALL."""
+        number = isinstance(wanted, float)
+        text = "(value #>> '{}')"
+        left = f"value <> '\"NaN\"' AND {text}::float8" if number else text
+        items = Func(F(self.column), _Path(self.path), function="jsonb_path_query")
+        return Q(
+            Func(
+                items,
+                Value(wanted),
+                arg_joiner=f" AS item(value) WHERE {left} {operator} (",
+                template="EXISTS (SELECT 1 FROM %(expressions)s))",
+                output_field=models.BooleanField(),
+            )
+        )
+
+    def first(self) -> Func:
+        """Return the number that comes first."""
+        return Func(
+            F(self.column),
+            _Path(self.path),
+            template="(jsonb_path_query_first(%(expressions)s) #>> '{}')::float8",
+            output_field=models.FloatField(),
+        )
 
 
 def _last_value(key: str) -> models.Subquery:
@@ -80,14 +155,37 @@ RUNS: Mapping[str, Any] = {
     "params": _text_of("mlflow__params"),
     "tags": _text_of("mlflow__tags"),
     "metrics": _last_value,
+    "datasets": lambda key: Items("mlflow__inputs", DATASETS[key]) if key in DATASETS else None,
 }
-"""Fields of runs, and functions of the keys of params, tags and metrics."""
+"""Fields of runs, and functions of the keys of params, tags, metrics and data sets."""
+MODELS: Mapping[str, Any] = {
+    "model_id": F("pk"),
+    "name": F("name"),
+    "model_type": F("model_type"),
+    "status": F("status"),
+    "source_run_id": models.Case(models.When(alone=False, then=F("run_id"))),
+    "creation_time": F("created_at"),
+    "creation_timestamp": F("created_at"),
+    "last_updated_timestamp": F("updated_at"),
+    "params": _text_of("params"),
+    "tags": _text_of("tags"),
+}
 EXPERIMENTS: Mapping[str, Any] = {
     "name": F("name"),
     "creation_time": F("created_at"),
     "last_update_time": F("updated_at"),
     "tags": _text_of("tags"),
 }
+
+
+def metrics_on(datasets: Iterable[Mapping[str, Any]]) -> Callable[[str], Items]:
+    """Return the field of the metrics of logged models on one of these data sets; without data sets, of all metrics."""
+    chosen = " || ".join(
+        " && ".join(f"@.{name} == {quoted(dataset[name])}" for name in ON if dataset.get(name))
+        for dataset in datasets
+    )
+    also = f" && ({chosen})" if chosen else ""
+    return lambda key: Items("metrics", f"$[*] ? (@.key == {quoted(key)}{also}).value")
 
 
 def rows_filter(call: Call, rows: QuerySet[Any], fields: Mapping[str, Any], last: str) -> QuerySet[Any]:
@@ -116,6 +214,7 @@ class _Query(Transformer[Token, Any]):
         super().__init__()
         self._fields = fields
         self.aliases: dict[str, Any] = {}
+        self._used = 0
 
     def read(self, text: str, start: str) -> Any:
         """Raises MlflowError."""
@@ -139,38 +238,57 @@ class _Query(Transformer[Token, Any]):
         return Q(*conditions)
 
     def order(self, field: Token, direction: Token | None) -> Any:
-        expression = F(self._alias(field)[1])
+        name, operand = self._named(field)
+        if name == "datasets":
+            raise MlflowError.invalid("runs cannot be ordered by their data sets")
+        expression = operand.first() if isinstance(operand, Items) else F(self._alias(operand))
         down = direction is not None and direction.lower() == "desc"
         return expression.desc(nulls_last=True) if down else expression.asc(nulls_last=True)
 
     def compared(self, field: Token, operator: Token, value: Token) -> Q:
-        name, alias = self._alias(field)
+        name, operand = self._named(field)
         word = operator.lower()
         wanted = _value(name, field, word, value)
+        if isinstance(operand, Items):
+            return operand.any(_OPERATORS.get(word, word), wanted)
+        alias = self._alias(operand)
         if word == "!=":
             return ~Q(**{alias: wanted}) & Q(**{f"{alias}__isnull": False})
         return Q(**{f"{alias}{_LOOKUPS[word]}": wanted})
 
     def listed(self, field: Token, negation: Token | None, *values: Token) -> Q:
-        name, alias = self._alias(field)
-        condition = Q(**{f"{alias}__in": [_value(name, field, "=", value) for value in values]})
+        name, operand = self._named(field)
+        wanted = [_value(name, field, "=", value) for value in values]
+        if isinstance(operand, Items):
+            return operand.any("<> ALL" if negation else "= ANY", wanted)
+        condition = Q(**{f"{self._alias(operand)}__in": wanted})
         return ~condition if negation else condition
 
     def absent(self, field: Token, negation: Token | None) -> Q:
-        return Q(**{f"{self._alias(field)[1]}__isnull": negation is None})
+        _, operand = self._named(field)
+        if isinstance(operand, Items):
+            raise MlflowError.invalid(f"compare {field} with a value")
+        return Q(**{f"{self._alias(operand)}__isnull": negation is None})
 
-    def _alias(self, field: Token) -> tuple[str, str]:
-        """Return the field or the kind of its key, and the alias of its value."""
+    def _named(self, field: Token) -> tuple[str, Any]:
+        """Return the field or the kind of its key, and the expression of its value, or its Items."""
         head, key = re.fullmatch(r"(?:(\w+|`\w+`)\.)?(.+)", field).groups()  # type: ignore[union-attr]
         kind, key = KINDS.get((head or "").strip("`"), (head or "").strip("`")), key.strip('"`')
         name = kind if kind and kind not in ATTRIBUTES else key if key in self._fields else key.lower()
-        if name not in self._fields or callable(self._fields[name]) != (name == kind):
+        known = name in self._fields and callable(self._fields[name]) == (name == kind)
+        operand = (self._fields[name](key) if name == kind else self._fields[name]) if known else None
+        if operand is None:
             raise MlflowError.invalid(f"{field} is not a field: use {', '.join(self._fields)}")
-        if len(self.aliases) >= DEEPEST:
+        self._used += 1
+        if self._used > DEEPEST:
             raise MlflowError.invalid(f"filter and order_by have at most {DEEPEST} fields")
+        return name, operand
+
+    def _alias(self, expression: Any) -> str:
+        """Return the alias of a value."""
         alias = f"value_{len(self.aliases)}"
-        self.aliases[alias] = self._fields[name](key) if name == kind else self._fields[name]
-        return name, alias
+        self.aliases[alias] = expression
+        return alias
 
 
 def _value(name: str, field: str, word: str, value: Token) -> Any:

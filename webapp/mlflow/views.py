@@ -1,7 +1,9 @@
 """Requests of MLflow's clients: their tokens, operations and files, and errors as {"error_code", "message"}."""
 
 import re
+from base64 import b64decode
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from io import BytesIO
 from typing import Any
@@ -23,14 +25,15 @@ from webapp.accounts.selectors import projects_visible
 from webapp.accounts.tokens import token_covers, token_find
 from webapp.api.parsers import StrictJSONParser
 from webapp.artifacts.contents import file_response
+from webapp.artifacts.models import ArtifactFile
 from webapp.artifacts.services import run_file_store, run_version
-from webapp.mlflow import experiments, runs
+from webapp.mlflow import experiments, logged_models, runs
 from webapp.mlflow.protocol import Call, Json, MlflowError
 from webapp.runs.models import Run
 from webapp.runs.states import TransitionRefused
 
-OPERATIONS = experiments.OPERATIONS | runs.OPERATIONS
-STORED = "Troupe stores experiments, runs, metrics, parameters, tags, data sets and artifacts of MLflow"
+OPERATIONS = experiments.OPERATIONS | runs.OPERATIONS | logged_models.OPERATIONS
+STORED = "Troupe stores experiments, runs, metrics, parameters, tags, data sets, artifacts and logged models of MLflow"
 ERRORS: tuple[tuple[tuple[type[Exception], ...], str, int], ...] = (
     ((Http404,), "RESOURCE_DOES_NOT_EXIST", 404),
     ((PermissionDenied,), "PERMISSION_DENIED", 403),
@@ -41,6 +44,8 @@ ERRORS: tuple[tuple[tuple[type[Exception], ...], str, int], ...] = (
 """Errors of services -> MLflow's code, and a status: clients repeat a request after 429, 500, 502, 503 and 504."""
 _FILE = re.compile(r"([a-z0-9]{8,12})/artifacts(?:/(.+))?")
 """A path below mlflow-artifacts:/."""
+_MODEL = re.compile(r"logged-models/(?!search$)([^/]+)(/params|/tags|/tags/(.+))?")
+"""An operation on a logged model."""
 View = Callable[..., HttpResponseBase]
 
 
@@ -77,14 +82,22 @@ def _refusal(code: str, message: str, status: int) -> JsonResponse:
 
 def _call(request: HttpRequest, slug: str, scope: ApiToken.Scope, arguments: Json) -> Call:
     """Return the call of the token's user. Raises MlflowError."""
-    scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
-    token = token_find(secret.strip()) if scheme.lower() == "bearer" else None
+    token = token_find(_secret(request.headers.get("Authorization", "")))
     where = "create one under Account, API tokens"
     if token is None:
         raise MlflowError("UNAUTHENTICATED", f"set MLFLOW_TRACKING_TOKEN to a token of Troupe; {where}", 401)
     if not token_covers(token, scope):
         raise MlflowError("PERMISSION_DENIED", f"this token lacks the scope {scope}; {where}", 403)
     return Call(token.user, arguments, slug)
+
+
+def _secret(header: str) -> str:
+    """Return the token: MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_PASSWORD, with any user name."""
+    scheme, _, content = header.partition(" ")
+    if scheme.lower() == "basic":
+        with suppress(ValueError):
+            return b64decode(content).decode().partition(":")[2]
+    return content.strip() if scheme.lower() == "bearer" else ""
 
 
 def _query(request: HttpRequest) -> Json:
@@ -95,14 +108,19 @@ def _query(request: HttpRequest) -> Json:
 def operate(request: HttpRequest, slug: str, name: str) -> HttpResponseBase:
     """Answer an operation, such as runs/create."""
     reads = request.method == "GET" or name.endswith("/search")
-    call = _call(request, slug, ApiToken.Scope.READ if reads else ApiToken.Scope.LAUNCH, _query(request))
-    function = OPERATIONS.get((str(request.method), name))
+    operation, named = name, {}
+    if match := _MODEL.fullmatch(name):
+        operation = f"logged-models/ID{'/tags/KEY' if match[3] else match[2] or ''}"
+        named = {"model_id": match[1], "tag_key": match[3]}
+    scope = ApiToken.Scope.READ if reads else ApiToken.Scope.LAUNCH
+    call = _call(request, slug, scope, _query(request) | named)
+    function = OPERATIONS.get((str(request.method), operation))
     if function is None:
-        message = f"{request.method} {name} is not supported: {STORED}, but no model registry, logged models and traces"
+        message = f"{request.method} {name} is not supported: {STORED}, but no model registry and traces"
         raise MlflowError("ENDPOINT_NOT_FOUND", message, 404)
-    if request.method == "POST":
+    if request.method != "GET" and request.body:
         body: Any = StrictJSONParser().parse(BytesIO(request.body))
-        call = Call(call.user, body if isinstance(body, dict) else {}, slug)
+        call = Call(call.user, (body if isinstance(body, dict) else {}) | named, slug)
     return JsonResponse(function(call))
 
 
@@ -119,10 +137,14 @@ def files(request: HttpRequest, slug: str) -> HttpResponseBase:
     call = _call(request, slug, ApiToken.Scope.READ, _query(request))
     run, folder = _file(call, call.text("path"))
     start, version = f"{folder}/" if folder else "", run_version(run)
+    below = version.files.filter(path__startswith=start) if version else ArtifactFile.objects.none()
+    if not re.match(logged_models.FOLDER, start):
+        # MLflow's clients add the files of the run's models by themselves.
+        below = below.exclude(path__regex=f"^{logged_models.FOLDER}")
     listed: dict[str, Json] = {}
-    for file in version.files.filter(path__startswith=start) if version else ():
-        name, below, _ = file.path[len(start) :].partition("/")
-        listed[name] = {"path": name, "is_dir": bool(below)} | ({} if below else {"file_size": file.size})
+    for file in below:
+        name, slash, _ = file.path[len(start) :].partition("/")
+        listed[name] = {"path": name, "is_dir": bool(slash)} | ({} if slash else {"file_size": file.size})
     return JsonResponse({"files": list(listed.values())})
 
 

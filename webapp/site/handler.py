@@ -18,7 +18,7 @@ from webapp.ingest.batches import MAX_BODY
 from workers.http import App, BodyLimit, Receive, Send
 
 CONTENTS = re.compile(
-    r"/api/v1/projects/[^/]+/artifact-contents/[^/]+/|/mlflow/.+/mlflow-artifacts/artifacts/.+"
+    r"/api/v1/projects/[^/]+/artifact-contents/[^/]+/|(/mlflow(/[^/]+)?)?/api/[^/]+/mlflow-artifacts/artifacts/.+"
 )
 EVENTS = re.compile(r"/api/v1/runs/[^/]+/events/")
 DATA_SET = "/experiments/data/"

@@ -13,7 +13,7 @@ handler500 = "webapp.site.views.failed"
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="runs:list"), name="home"),
     path("api/", include("webapp.site.api_urls")),  # before pages: events are the most frequent requests
-    path("mlflow/", include("webapp.mlflow.urls")),
+    path("", include("webapp.mlflow.urls")),
     path("healthz", views.healthz, name="healthz"),
     path("readyz", views.readyz, name="readyz"),
     path("metrics", views.metrics, name="metrics"),

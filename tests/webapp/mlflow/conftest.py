@@ -1,13 +1,14 @@
 """Requests as MLflow's clients send them, in the name of the owner of the project lab."""
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.test import Client
 
-from webapp.accounts.models import Project, User
+from webapp.accounts.models import Membership, Project, User
 from webapp.accounts.tokens import token_create
 
 Ask = Callable[..., Any]
@@ -22,7 +23,7 @@ def asker(secret: str, prefix: str = "/mlflow") -> Ask:
         if method == "GET":
             response = client.get(url, arguments)
         else:
-            response = client.post(url, json.dumps(arguments), content_type="application/json")
+            response = client.generic(method, url, json.dumps(arguments), content_type="application/json")
         assert response.status_code == status, response.content
         return response.json()
 
@@ -53,3 +54,14 @@ def run_id(ask: Ask, experiment: str) -> str:
         "POST", "runs/create", experiment_id=experiment, start_time=1_700_000_000_000, run_name="bold-ant"
     )
     return str(made["run"]["info"]["run_id"])
+
+
+@pytest.fixture
+def tracking(transactional_db: None, live_server: Any) -> dict[str, str]:
+    """The environment of a program that logs into the project lab."""
+    user = User.objects.create_user("ada")
+    lab = Project.objects.create(slug="lab", name="Lab")
+    Membership.objects.create(project=lab, user=user, level=Membership.Level.OWNER)
+    secret = token_create(user, "mlflow", ["launch"])[1]
+    path = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/root"), "OMP_NUM_THREADS": "1"}
+    return path | {"MLFLOW_TRACKING_URI": f"{live_server.url}/mlflow", "MLFLOW_TRACKING_TOKEN": secret}

@@ -76,7 +76,7 @@ def test_the_address_names_the_project(user: User, secret: str, project: Project
 @pytest.mark.parametrize(
     ("method", "name"),
     [
-        ("POST", "logged-models"),
+        ("PUT", "logged-models/m-1"),
         ("POST", "registered-models/create"),
         ("GET", "traces/x"),
         ("PATCH", "traces/x"),

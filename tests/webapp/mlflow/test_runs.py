@@ -1,6 +1,7 @@
 """Runs of MLflow's clients are runs of Troupe."""
 
 import json
+from base64 import b64encode
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +18,11 @@ from webapp.mlflow.views import OPERATIONS
 from webapp.quotas.models import Quota
 from webapp.reconciliation.services import runs_reconcile_now
 from webapp.runs.models import Attempt, Run, RunNote
+
+DATASET = {
+    "dataset": {"name": "tasks", "digest": "ab", "source_type": "local", "source": "x"},
+    "tags": [],
+}
 
 
 def metric(key: str, value: Any, step: int = 0, timestamp: int = 1_700_000_000_000) -> dict[str, Any]:
@@ -171,14 +177,77 @@ def test_a_deleted_run_is_archived(ask: Ask, run_id: str) -> None:
     assert not Run.objects.get(pk=run_id).archived
 
 
-def test_data_sets_are_stored_once(ask: Ask, run_id: str) -> None:
-    dataset = {
-        "dataset": {"name": "tasks", "digest": "ab", "source_type": "local", "source": "x"},
-        "tags": [],
+def test_a_deleted_run_does_not_change(ask: Ask, run_id: str) -> None:
+    ask("POST", "runs/set-tag", run_id=run_id, key="a", value="b")
+    ask("POST", "runs/update", run_id=run_id, status="FINISHED")
+    ask("POST", "runs/delete", run_id=run_id)
+    before = ask("GET", "runs/get", run_id=run_id)
+    for name, arguments in {
+        "log-metric": metric("loss", 1.0),
+        "log-batch": {"metrics": [metric("loss", 1.0)]},
+        "log-parameter": {"key": "a", "value": "b"},
+        "set-tag": {"key": "c", "value": "d"},
+        "delete-tag": {"key": "a"},
+        "update": {"status": "RUNNING"},
+        "log-inputs": {"datasets": [DATASET]},
+        "outputs": {"models": [{"model_id": "m"}]},
+        "log-model": {"model_json": "{}"},
+    }.items():
+        refused = ask("POST", f"runs/{name}", 400, run_id=run_id, **arguments)
+        assert refused["error_code"] == "INVALID_PARAMETER_VALUE", name
+    assert ask("GET", "runs/get", run_id=run_id) == before
+
+
+def test_a_parameter_twice_in_a_batch_is_refused(ask: Ask, run_id: str) -> None:
+    for second in ("1", "2"):
+        params = [{"key": "lr", "value": "1"}, {"key": "lr", "value": second}]
+        ask("POST", "runs/log-batch", 400, run_id=run_id, params=params, metrics=[metric("loss", 1.0)])
+    assert Run.objects.get(pk=run_id).config["client"] == {}
+    assert not Series.objects.filter(run=run_id).exists()
+
+
+def test_the_beginning_of_time_is_a_time(ask: Ask) -> None:
+    run_id = ask("POST", "runs/create", start_time=0)["run"]["info"]["run_id"]
+    ended = ask("POST", "runs/update", run_id=run_id, status="FINISHED", end_time=0)["run_info"]
+    assert (ended["start_time"], ended["end_time"]) == (0, 0)
+
+
+def test_what_is_too_long_stays_different(ask: Ask) -> None:
+    labels = []
+    for end in "ab":
+        name = "x" * 200 + end
+        experiment = ask("POST", "experiments/create", name=name)["experiment_id"]
+        tags = [{"key": "path", "value": name}]
+        made = ask("POST", "runs/create", experiment_id=experiment, run_name=name, tags=tags)["run"]
+        tags = {tag["key"]: tag["value"] for tag in made["data"]["tags"]}
+        assert made["info"]["run_name"] == tags["mlflow.runName"] and len(tags["mlflow.runName"]) == 120
+        run = Run.objects.get(pk=made["info"]["run_id"])
+        labels += [run.name, *run.tags]
+    assert len(set(labels)) == 6 and {len(label) for label in labels} == {60, 120}
+
+
+def test_code_and_user_are_as_the_client_states(ask: Ask, experiment: str, ada: Client) -> None:
+    stated = {
+        "source.name": "train.py",
+        "source.git.commit": "ab12" * 10,
+        "source.git.repoURL": "https://ada:secret-word@example.org/lab/maze.git",
+        "user": "someone",
     }
-    for _ in range(2):
+    tags = [{"key": f"mlflow.{key}", "value": value} for key, value in stated.items()]
+    made = ask("POST", "runs/create", experiment_id=experiment, tags=tags)
+    run_id = made["run"]["info"]["run_id"]
+    ask("POST", "runs/update", run_id=run_id, status="FINISHED")
+    ask("POST", "runs/update", run_id=run_id, status="RUNNING")
+    page = ada.get(f"/runs/{run_id}/config/?attempt=2").content.decode()
+    assert all(text in page for text in ("train.py", "ab12" * 10, "someone", "maze"))
+    assert "secret-word" not in page and "uncommitted" not in page
+
+
+def test_data_sets_are_stored_once(ask: Ask, run_id: str) -> None:
+    again = {**DATASET, "tags": [{"key": "mlflow.data.context", "value": "eval"}]}
+    for dataset in (DATASET, again):
         ask("POST", "runs/log-inputs", run_id=run_id, datasets=[dataset])
-    assert ask("GET", "runs/get", run_id=run_id)["run"]["inputs"]["dataset_inputs"] == [dataset]
+    assert ask("GET", "runs/get", run_id=run_id)["run"]["inputs"]["dataset_inputs"] == [DATASET]
 
 
 @pytest.mark.parametrize(
@@ -237,6 +306,18 @@ def test_a_token_needs_its_scope(ask: Ask, run_id: str, user: User) -> None:
     reading("POST", "runs/log-metric", 403, run_id=run_id, **metric("loss", 1.0))
     assert asker("")("GET", "runs/get", 401, run_id=run_id)["error_code"] == "UNAUTHENTICATED"
     assert asker("troupe_wrong")("GET", "runs/get", 401, run_id=run_id)["error_code"] == "UNAUTHENTICATED"
+
+
+def test_an_address_without_mlflow_and_a_password_work(run_id: str, secret: str) -> None:
+    """MLFLOW_TRACKING_URI = the server's, MLFLOW_TRACKING_USERNAME and _PASSWORD."""
+    for password, status in ((secret, 200), ("troupe_wrong", 401)):
+        header = b64encode(f"ada:{password}".encode()).decode()
+        client = Client(headers={"Authorization": f"Basic {header}"})
+        got = client.get("/api/2.0/mlflow/runs/get", {"run_id": run_id})
+        put = client.put(f"/api/2.0/mlflow-artifacts/artifacts/{run_id}/artifacts/x.txt", b"x")
+        listed = client.get("/api/2.0/mlflow-artifacts/artifacts", {"path": f"{run_id}/artifacts"})
+        assert [got.status_code, put.status_code, listed.status_code] == [status] * 3
+    assert Client(headers={"Authorization": "Basic x"}).get("/api/2.0/mlflow/runs/get").status_code == 401
 
 
 def test_a_silent_program_is_given_up_after_a_day(
@@ -305,7 +386,8 @@ def test_texts_of_a_run_have_a_limit(ask: Ask, run_id: str, monkeypatch: pytest.
     large, tags = "x" * 60, [{"key": f"t{number}", "value": ""} for number in range(30)]
     for number, status in ((1, 200), (2, 400)):
         ask("POST", "runs/log-parameter", status, run_id=run_id, key=f"p{number}", value=large)
-        ask("POST", "runs/log-inputs", status, run_id=run_id, datasets=[{"dataset": large, "n": number}])
+        dataset = {"name": large, "digest": str(number)}
+        ask("POST", "runs/log-inputs", status, run_id=run_id, datasets=[{"dataset": dataset}])
     ask("POST", "runs/log-batch", 400, run_id=run_id, tags=tags)
     assert Run.objects.get(pk=run_id).config["client"] == {"p1": large}
     monkeypatch.undo()

@@ -12,12 +12,14 @@ RUNS: list[dict[str, Any]] = [
         "metrics": {"loss": 0.5, "train/kl": 1.0},
         "params": {"lr": "0.1", "model": "tiny"},
         "tags": {"team": "red"},
+        "datasets": {"d1": "train", "d2": "eval"},
     },
     {
         "name": "b",
         "metrics": {"loss": 0.25},
         "params": {"lr": "0.01", "model": "Tiny-2"},
         "tags": {"team.lead": "x"},
+        "datasets": {"d2": "train"},
     },
     {"name": "c", "metrics": {"loss": "NaN"}, "params": {"a b": "1"}, "tags": {"team": "blue"}},
     {"name": "d", "metrics": {}, "params": {}, "tags": {}},
@@ -39,6 +41,14 @@ def searched(ask: Ask, experiment: str) -> Ask:
         metrics = [{"key": k, "value": v, "timestamp": 1, "step": 0} for k, v in run["metrics"].items()]
         run_id = made["run"]["info"]["run_id"]
         ask("POST", "runs/log-batch", run_id=run_id, metrics=metrics, **lists)
+        inputs = [
+            {
+                "dataset": {"name": k, "digest": f"of {k}"},
+                "tags": [{"key": "mlflow.data.context", "value": v}],
+            }
+            for k, v in run.get("datasets", {}).items()
+        ]
+        ask("POST", "runs/log-inputs", run_id=run_id, datasets=inputs)
         if run["name"] == "b":
             ask("POST", "runs/update", run_id=run_id, status="FAILED")
 
@@ -75,6 +85,12 @@ FILTERS = (
     ("start_time > 1500 and attributes.start_time <= 3000", "cb"),
     ("`run name` = 'c'", "c"),
     ("attributes.user_id = 'ada'", "dcba"),
+    ("datasets.name = 'd2'", "ba"),
+    ("dataset.name != 'd2'", "a"),
+    ("dataset.name LIKE 'd_' and datasets.context = 'eval'", "a"),
+    ("datasets.digest ILIKE 'OF D1'", "a"),
+    ("datasets.context IN ('train', 'x') AND metrics.loss < 0.4", "b"),
+    ("datasets.name NOT IN ('d2')", "a"),
 )
 ORDERS = (
     (["metrics.loss"], "badc"),
@@ -102,7 +118,8 @@ def test_runs_have_an_order(searched: Ask, subtests: pytest.Subtests) -> None:
     "text",
     [
         "loss < 1", "metrics.loss < 'a'", "params.lr < '0.1'", "params.lr = 0.1", "metrics.loss = 1 or metrics.loss = 2",
-        "status = FINISHED", "metrics.loss", "datasets.name = 'x'", "start_time = 'x'", "params. = 'x'", "metrics.a LIKE 'x'",
+        "status = FINISHED", "metrics.loss", "datasets.source = 'x'", "datasets.name > 'x'", "datasets.name IS NULL",
+        "start_time = 'x'", "params. = 'x'", "metrics.a LIKE 'x'",
         "'; drop table runs_run; --", " and ".join(["params.a = ''"] * 61), f"params.a = '{'x' * 20_000}'",
     ],
 )  # fmt: skip
