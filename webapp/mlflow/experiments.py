@@ -105,6 +105,20 @@ def _search(call: Call) -> Json:
     return {"experiments": [_document(row) for row in rows]} | following
 
 
+def _active(call: Call) -> MlflowExperiment:
+    """Return the experiment of the arguments, locked. Raises MlflowError if it is deleted."""
+    experiment = experiment_get(call, call.text("experiment_id"), change=True)
+    if experiment.archived:
+        raise MlflowError.invalid(f"the experiment {experiment.name!r} is deleted; restore it first")
+    return experiment
+
+
+@transaction.atomic
+def _rename(call: Call) -> Json:
+    _active(call)
+    return _change(call, name=call.text("new_name"))
+
+
 @transaction.atomic
 def _change(call: Call, **fields: object) -> Json:
     experiment = experiment_get(call, call.text("experiment_id"), change=True)
@@ -116,7 +130,7 @@ def _change(call: Call, **fields: object) -> Json:
 
 @transaction.atomic
 def _tag(call: Call, *, remove: bool = False) -> Json:
-    experiment, key = experiment_get(call, call.text("experiment_id"), change=True), call.text("key")
+    experiment, key = _active(call), call.text("key")
     if remove and key not in experiment.tags:
         raise MlflowError.unknown(f"tag {key!r}")
     tags = {name: value for name, value in experiment.tags.items() if name != key}
@@ -129,7 +143,7 @@ OPERATIONS: Operations = {
     ("GET", "experiments/get-by-name"): _get_by_name,
     ("GET", "experiments/search"): _search,
     ("POST", "experiments/search"): _search,
-    ("POST", "experiments/update"): lambda call: _change(call, name=call.text("new_name")),
+    ("POST", "experiments/update"): _rename,
     ("POST", "experiments/delete"): lambda call: _change(call, archived=True),
     ("POST", "experiments/restore"): lambda call: _change(call, archived=False),
     ("POST", "experiments/set-experiment-tag"): _tag,

@@ -26,6 +26,7 @@ from webapp.mlflow.protocol import (
     unpaired,
 )
 from webapp.mlflow.search import MODELS, metrics_on, rows_filter
+from workers.provenance.redaction import values_without_secrets
 
 STATUS = ("LOGGED_MODEL_PENDING", "LOGGED_MODEL_READY", "LOGGED_MODEL_UPLOAD_FAILED")
 FOLDER = r"models/m-[0-9a-f]{32}/"
@@ -60,7 +61,7 @@ def model_create(call: Call, run: MlflowRun, *, alone: bool) -> Json:
         name=name,
         model_type=call.text("model_type", "")[:500],
         status=STATUS[0],
-        params=bounded(unpaired(call.items("params")), "the parameters of a model"),
+        params=bounded(values_without_secrets(unpaired(call.items("params"))), "the parameters of a model"),
         tags=bounded(unpaired(call.items("tags")), "the tags of a model"),
     )
     return {"model": _document(model)}
@@ -165,7 +166,7 @@ def _tag(call: Call, *, remove: bool = False) -> Json:
 @transaction.atomic
 def _params(call: Call) -> Json:
     model = model_named(call, change=True)
-    return _store(model, params=model.params | unpaired(call.items("params")))
+    return _store(model, params=model.params | values_without_secrets(unpaired(call.items("params"))))
 
 
 OPERATIONS: Operations = {

@@ -12,6 +12,7 @@ import orjson
 from django.db import transaction
 from django.db.models import QuerySet
 
+from troupe_client.documents import descriptions
 from troupe_client.documents.launches import ClientRunBody, typed
 from troupe_client.documents.runs import RunNoteBody
 from webapp.accounts.models import Project
@@ -52,10 +53,10 @@ from workers.telemetry.limits import MAX_IMAGE, MAX_NAME, NAME_FIRST, NAME_REST,
 NAME, NOTE, USER, SOURCE = "mlflow.runName", "mlflow.note.content", "mlflow.user", "mlflow.source"
 LONGEST_NOTE = 4000
 MODELS = "mlflow.log-model.history"
-LONGEST_NAME, LONGEST_GROUP, LONGEST_LABEL = 120, 54, 60
-"""Characters of the name of a run, of its experiment's name in a tag, and of a tag."""
-LAST_STEP, LAST_TIME = 2**63 - 1, 253402300799
-MOST_POINTS, MOST_LABELS = 25_000, 20
+LONGEST_GROUP = descriptions.MAX_WORD - len("group:")
+"""Characters of an experiment's name in a tag."""
+LAST_TIME = 253402300799
+MOST_POINTS = 25_000
 REQUESTS = 32
 """Number of requests with metrics whose repetition is recognised."""
 _STORED = CompiledQuery(
@@ -154,7 +155,7 @@ def _begun(call: Call, name: str, tags: dict[str, str]) -> Run:
         raise MlflowError.invalid(f"the experiment {experiment.name!r} is deleted; restore it first")
     body = ClientRunBody(
         id=new_run_id(),
-        name=shortened(name, LONGEST_NAME),
+        name=shortened(name, descriptions.MAX_NAME),
         group="" if experiment.name == DEFAULT else shortened(experiment.name, LONGEST_GROUP),
         provenance=stated(tags),
     )
@@ -293,6 +294,8 @@ def _history(call: Call) -> Json:
 
 def _log(call: Call, metrics: Sequence[Any], params: Mapping[str, str], tags: Mapping[str, str]) -> Json:
     held, params = "", values_without_secrets(params)
+    if "" in params or "" in tags:
+        raise MlflowError.invalid("parameters and tags have names")
     with transaction.atomic():
         run = run_changed(call)
         if params and (new := dict(params.items() - run.mlflow.params.items())):
@@ -328,13 +331,13 @@ def _params_add(run: Run, params: Mapping[str, str]) -> None:
 def _labels(tags: Mapping[str, str]) -> set[str]:
     """Return the tags that the run's page shows: those of users, as many as a run of `troupe.init` may have."""
     texts = (f"{key}:{value}" for key, value in tags.items() if not key.startswith("mlflow."))
-    labels = sorted(shortened(text, LONGEST_LABEL) for text in texts)
-    return set(labels[:MOST_LABELS])
+    labels = sorted(shortened(text, descriptions.MAX_WORD) for text in texts)
+    return set(labels[: descriptions.MAX_TAGS])
 
 
 def _tags_set(call: Call, run: Run, tags: dict[str, str]) -> None:
     """Replace the tags of MLflow. Some of them are the name of the run, and a note by the caller."""
-    tags = tags | ({NAME: shortened(tags[NAME], LONGEST_NAME)} if NAME in tags else {})
+    tags = tags | ({NAME: shortened(tags[NAME], descriptions.MAX_NAME)} if NAME in tags else {})
     before, run.mlflow.tags = run.mlflow.tags, bounded(tags, "the tags of a run")
     run.mlflow.save(update_fields=["tags"])
     run.tags = sorted(set(run.tags) - _labels(before) | _labels(tags))
@@ -365,7 +368,7 @@ def _metrics_add(call: Call, run: Run, metrics: Sequence[Any]) -> str:
 
 
 def _events_add(run: Run, events: Sequence[MetricsEvent]) -> str:
-    completed = min(max(run.iteration, *(event.step for event in events)), LAST_STEP)
+    completed = min(max(run.iteration, *(event.step for event in events)), descriptions.LARGEST_STEP)
     beat: Json = {"type": "heartbeat", "iteration": completed}
     return events_append(run, "mlflow", [*events, HeartbeatEvent.model_construct(**beat)]).held
 

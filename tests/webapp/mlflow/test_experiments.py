@@ -48,6 +48,8 @@ def test_an_experiment_is_renamed_tagged_deleted_and_restored(ask: Ask, experime
     ask("POST", "experiments/delete", experiment_id=experiment)
     assert names(ask) == [] and names(ask, view_type="DELETED_ONLY") == ["second"]
     ask("POST", "runs/create", 400, experiment_id=experiment)
+    ask("POST", "experiments/update", 400, experiment_id=experiment, new_name="third")
+    ask("POST", "experiments/set-experiment-tag", 400, experiment_id=experiment, key="a", value="b")
     ask("POST", "experiments/restore", experiment_id=experiment)
     assert names(ask) == ["second"]
 

@@ -10,6 +10,7 @@ from tests.webapp.mlflow.test_runs import history, metric
 from webapp.accounts.models import Membership, Project, User
 from webapp.accounts.tokens import token_create
 from webapp.runs.models import Run
+from workers.provenance.redaction import MASK
 
 Model = dict[str, Any]
 FILES = "/mlflow/api/2.0/mlflow-artifacts/artifacts"
@@ -33,7 +34,11 @@ def test_a_model_is_described(ask: Ask, experiment: str, run_id: str, model: Mod
     ask("PATCH", f"{path}/tags", tags=[{"key": "a", "value": "2"}, {"key": "b/c", "value": "3"}])
     ask("DELETE", f"{path}/tags/b/c")
     ask("DELETE", f"{path}/tags/none", 404)
-    ask("POST", f"{path}/params", params=[{"key": "size", "value": "9"}])
+    ask(
+        "POST",
+        f"{path}/params",
+        params=[{"key": "size", "value": "9"}, {"key": "api_key", "value": "sk-7Q9xv2Lm4Tz8"}],
+    )
     ask("PATCH", path, 400, status="done")
     ask("PATCH", path, status="LOGGED_MODEL_READY")
     read = ask("GET", path)["model"]
@@ -41,7 +46,9 @@ def test_a_model_is_described(ask: Ask, experiment: str, run_id: str, model: Mod
         "experiment_id": experiment, "name": "net", "status": "LOGGED_MODEL_READY", "model_type": "x",
         "tags": [{"key": "a", "value": "2"}],
     }  # fmt: skip
-    assert read["data"]["params"] == [{"key": "lr", "value": "0.1"}, {"key": "size", "value": "9"}]
+    assert {item["key"]: item["value"] for item in read["data"]["params"]} == {
+        "lr": "0.1", "size": "9", "api_key": MASK,
+    }  # fmt: skip
     ask("DELETE", path)
     ask("GET", path, 404)
     assert ask("POST", "logged-models/search", experiment_ids=[experiment]) == {"models": []}

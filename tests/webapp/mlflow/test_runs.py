@@ -206,6 +206,11 @@ def test_a_parameter_twice_in_a_batch_is_refused(ask: Ask, run_id: str) -> None:
     assert not Series.objects.filter(run=run_id).exists()
 
 
+def test_what_has_no_name_is_refused(ask: Ask, run_id: str) -> None:
+    for name in ("log-parameter", "set-tag"):
+        ask("POST", f"runs/{name}", 400, run_id=run_id, key="", value="x")
+
+
 def test_the_beginning_of_time_is_a_time(ask: Ask) -> None:
     run_id = ask("POST", "runs/create", start_time=0)["run"]["info"]["run_id"]
     ended = ask("POST", "runs/update", run_id=run_id, status="FINISHED", end_time=0)["run_info"]
