@@ -8,6 +8,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 OBJECTS = (
     ("account/tokens/<int:pk>", "pk", "token"),
+    ("tokens/<int:token>", "token", "token"),
     ("experiments/templates/<int:pk>", "pk", "template"),
     ("templates/<int:pk>", "pk", "template"),
     ("sweeps/<int:pk>", "pk", "sweep"),

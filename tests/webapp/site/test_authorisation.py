@@ -22,6 +22,8 @@ OWN = {"accounts:token-revoke"}
 """Answers by a message that there is no such token."""
 DELETING = ("remove", "delete", "prune", "revoke")
 MANAGING = ("/members/", "/quota/", "/shares/", "/share/", "/channels/", "/webhooks/")
+CREATING = ("api/v1/projects/", "api/v1/tokens/")
+"""Addresses whose POST needs the scope admin, too."""
 BODY = json.dumps({"name": "x", "text": "x", "title": "x", "username": "mine_owner", "level": "viewer"})
 
 
@@ -137,7 +139,7 @@ def scope_by_words(route: Route, method: str) -> str:
         return "read"
     note = "/notes/" in route.pattern  # taking back what was written is a change like writing it
     deletes = method == "DELETE" or any(f"/{word}/" in route.pattern for word in DELETING) and not note
-    manages = any(word in route.pattern for word in MANAGING) or route.pattern == "api/v1/projects/"
+    manages = any(word in route.pattern for word in MANAGING) or route.pattern in CREATING
     return "admin" if deletes or manages else "launch"
 
 

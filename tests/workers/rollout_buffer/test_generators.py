@@ -219,7 +219,7 @@ def test_a_reward_of_none_is_no_error_and_is_not_tried_again() -> None:
     ("text", "said"),
     [
         ('{"prompt": "hello"}', r"line 1: no instance_id; `troupe data assign-ids"),
-        ("{", "line 1: no JSON"),
+        ("{", "line 1: not JSON"),
         ("", "has no prompt"),
     ],
 )
