@@ -23,11 +23,12 @@ from training_core.config.permitted import (
     runs_named,
 )
 from training_core.errors import ConfigError
+from training_core.json_lines import InvalidJson, check_values
 from training_core.llm.datasets.folders import project_of
 from webapp.accounts.permissions import Person
 from webapp.accounts.selectors import projects_visible
 from webapp.accounts.services import DEFAULT_PROJECT
-from webapp.runs.models import Run
+from webapp.runs.models import Run, RunSource
 from webapp.runs.selectors import SYSTEM_TAGS
 
 _DATA = "a file of a project that you may see: projects/PROJECT/NAME/train.jsonl"
@@ -73,7 +74,29 @@ def _other_runs(user: Person, config: AnyConfig) -> dict[str, str]:
 def _other_data(user: Person, config: AnyConfig) -> dict[str, str]:
     files = list(named(config, "file_fields"))
     seen = set(projects_visible(user).values_list("slug", flat=True)) if files else set()
-    return {field: refusal(_DATA) for field, path in files if data_project(path) not in seen}
+    return {
+        field: refusal(_DATA)
+        for field, path in files
+        if data_project(path) not in seen and not _is_used(user, field, path)
+    }
+
+
+def _is_used(user: Person, field: str, path: str) -> bool:
+    """Whether a run that the user sees names this file outside of projects in this field: it is resumed, forked and repeated.
+
+    Runs from before data had a project name files of the data folder, whose owner sees the project `default` alone.
+    """
+    if project_of(path) is not None:
+        return False
+    try:
+        check_values(path)
+    except InvalidJson:  # the database stores no such text
+        return False
+    tree: Any = path
+    for part in reversed(field.split(".")):
+        tree = {part: tree}
+    runs = Run.objects.filter(project__in=projects_visible(user), source=RunSource.TROUPE)
+    return runs.filter(config__contains=tree).exists()
 
 
 def data_project(path: str) -> str:
