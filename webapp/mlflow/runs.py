@@ -56,6 +56,8 @@ MODELS = "mlflow.log-model.history"
 LONGEST_GROUP = descriptions.MAX_WORD - len("group:")
 """Characters of an experiment's name in a tag."""
 LAST_TIME = 253402300799
+ACTIVE = ("SCHEDULED", "RUNNING")
+"""Status of a run that has not ended."""
 MOST_POINTS = 25_000
 REQUESTS = 32
 """Number of requests with metrics whose repetition is recognised."""
@@ -199,22 +201,21 @@ def _search(call: Call) -> Json:
 
 @transaction.atomic
 def _update(call: Call) -> Json:
-    """Change status, end time and name. A run that has ended and gets the status RUNNING has a new attempt."""
+    """Change status, end time and name. A run that has ended and gets another status has a new attempt."""
     run, status = run_changed(call), call.text("status", "")
     if name := call.text("run_name", ""):
         _tags_set(call, run, run.mlflow.tags | {NAME: name})
-    if status in ("RUNNING", "SCHEDULED"):
+    if status and status not in STATUS:
+        raise MlflowError.invalid(f"status must be one of {', '.join(STATUS)}")
+    if status and run.state not in STATUS[status]:
         if run.state in INACTIVE_STATES:
             provenance = stated(run.mlflow.tags)
             again = ClientRunBody(id=run.pk, resume="must", nonce=secrets.token_hex(8), provenance=provenance)
-            client_run_begin(call.user, run.project, again)
-    elif status in STATUS:
-        if run.state not in INACTIVE_STATES:
+            run, _ = client_run_begin(call.user, run.project, again)
+        if status not in ACTIVE:
             _end(run, status)
-        if (end := call.arguments.get("end_time")) is not None:
-            Run.objects.filter(pk=run.pk).update(ended_at=moment_of(end))
-    elif status:
-        raise MlflowError.invalid(f"status must be one of {', '.join(STATUS)}")
+    if status and status not in ACTIVE and (end := call.arguments.get("end_time")) is not None:
+        Run.objects.filter(pk=run.pk).update(ended_at=moment_of(end))
     return {"run_info": _info(run_named(call))}
 
 

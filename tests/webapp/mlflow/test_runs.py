@@ -168,6 +168,18 @@ def test_a_run_ends_and_continues(ask: Ask, run_id: str, status: str, state: str
     assert history(ask, run_id, "loss") == [(6, 1.0), (7, 3.0)] and history(ask, run_id, "late") == [(6, 2.0)]
 
 
+def test_the_last_status_of_an_ended_run_counts(ask: Ask, run_id: str) -> None:
+    """A script that is silent for a day counts as failed, and may finish later."""
+    ask("POST", "runs/log-metric", run_id=run_id, **metric("loss", 1.0, 6))
+    for status in ("FAILED", "FINISHED", "FINISHED"):
+        ask("POST", "runs/update", run_id=run_id, status=status, end_time=1_700_000_060_000)
+    info = ask("GET", "runs/get", run_id=run_id)["run"]["info"]
+    assert (info["status"], info["end_time"]) == ("FINISHED", 1_700_000_060_000)
+    run = Run.objects.get(pk=run_id)
+    assert (run.state, run.iteration, run.attempts.count()) == ("finished", 6, 2)
+    assert not run.attempts.exclude(state="ended").exists()
+
+
 def test_a_deleted_run_is_archived(ask: Ask, run_id: str) -> None:
     ask("POST", "runs/update", run_id=run_id, status="FINISHED")
     ask("POST", "runs/delete", run_id=run_id)
