@@ -7,7 +7,17 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from training_core.config.base import Arguments, Section, cross_field
-from training_core.config.effects import Effects, Place, both, needs, only_if, unless, where
+from training_core.config.effects import (
+    Effects,
+    Place,
+    at_most,
+    both,
+    needs,
+    only_if,
+    shortest_answer,
+    unless,
+    where,
+)
 from training_core.importing import IMPORT_PATH
 
 Level = Literal["group", "batch", "none"]
@@ -42,6 +52,16 @@ _corrects = only_if(
 )
 
 
+def _bounds_what_has_moved(at: Place) -> str:
+    bound, least = at.section.dual_clip, 1.0 + at.section.clip_high
+    if not 0 < bound <= least:
+        return ""
+    return (
+        f"{bound:g} is not above 1 + clip_high = {least:g}: it also bounds tokens whose probability has hardly changed, so that "
+        "answers below the mean are not unlearnt; set it higher, or 0"
+    )
+
+
 class PolicyGradient(Section):
     """Settings shared by all policy-gradient algorithms. A subclass gives other defaults as arguments of its class statement."""
 
@@ -55,6 +75,15 @@ class PolicyGradient(Section):
         if defaults:
             cls.model_rebuild(force=True)
 
+    orders: ClassVar[Effects] = {
+        "dual_clip": _bounds_what_has_moved,
+        "overlong_tokens": at_most(
+            "overlong_tokens",
+            shortest_answer,
+            "the smallest sampling.max_tokens",
+            "the shortest answers have a penalty, too; set it lower",
+        ),
+    }
     effects: ClassVar[Effects] = {
         "local_weight": _pays_roles,
         "leave_one_out": unless("mean_level", "none"),

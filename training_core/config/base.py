@@ -60,6 +60,8 @@ class Section(BaseModel):
     """Fields that name a folder to write to: a server writes only below folders that its owner has allowed."""
     effects: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
     """Rules of the fields that have an effect only under a condition (config/effects.py)."""
+    orders: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
+    """Rules of the fields that reverse or void what another one means if they pass it (config/effects.py)."""
 
     def modules(self) -> Iterator[tuple[str, str]]:
         """(field, module) of code that is named by its module alone: permitted like import paths."""

@@ -2,7 +2,7 @@
 
 A section declares in `effects` the rules of fields whose effect has a condition; all other fields always have one. Validators refuse
 invalid combinations. Settings that merely have no effect are reported: by the form, by `troupe launch`, by dry runs and in the run's
-log.
+log. So are those that reverse what another one means, as a start below its end: a section declares their rules in `orders`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -55,6 +55,24 @@ class Unused:
         return f"{self.path} has no effect here: {self.why}"
 
 
+@dataclass(frozen=True)
+class Reversed(Unused):
+    """A setting that reverses or voids what another one means."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.why}"
+
+
+def questionable_settings(config: Section) -> list[Unused]:
+    """Findings for display before a launch: unused and reversed settings."""
+    return [*unused_settings(config), *reversed_settings(config)]
+
+
+def reversed_settings(config: Section) -> list[Reversed]:
+    """Settings that pass another one which they should not, in the config's order, also with the value of a preset or a default."""
+    return list(_reversed_below(Place(config, config, "")))
+
+
 def unused_settings(config: Section) -> list[Unused]:
     """Fields that differ from their default and change nothing in this config, in the config's order."""
     return list(_below(Place(config, config, ""), ""))
@@ -88,6 +106,30 @@ def _below(at: Place, why: str) -> Iterator[Unused]:
             yield Unused(path, reason)
 
 
+def _reversed_below(at: Place) -> Iterator[Reversed]:
+    orders: dict[str, Rule] = {}
+    for kind in reversed(type(at.section).__mro__):
+        orders |= vars(kind).get("orders", {})
+    for name, below, value in parts(at.section):
+        path = f"{at.path}.{below}".lstrip(".")
+        effect = rule_of(type(at.section), name)
+        if effect and effect(at):
+            continue  # unused, with all below it
+        if isinstance(value, Section):
+            yield from _reversed_below(Place(at.config, value, path))
+        elif reason := orders[name](at) if name in orders else _penalty(at, name, value):
+            yield Reversed(path, reason)
+
+
+def _penalty(at: Place, name: str, value: Any) -> str:
+    """Penalties are subtracted."""
+    if name.endswith("_penalty") and isinstance(value, float) and value < 0:
+        return (
+            f"{value:g} is a penalty below 0, which rewards what it should discourage; use a positive number"
+        )
+    return ""
+
+
 # Rules.
 
 
@@ -117,6 +159,28 @@ def unless(field: str, value: Any) -> Rule:
 def both(*rules: Rule) -> Rule:
     """An effect only if all rules give one; returns the first reason."""
     return lambda at: next((why for rule in rules if (why := rule(at))), "")
+
+
+def at_most(field: str, bound: Callable[[Place], float], name: str, otherwise: str) -> Rule:
+    """A field whose value must not pass a bound, which is called `name`; `otherwise` says what happens, and the remedy."""
+
+    def rule(at: Place) -> str:
+        value, most = getattr(at.section, field), bound(at)
+        return "" if value is None or value <= most else f"{value:g} is above {name} = {most:g}: {otherwise}"
+
+    return rule
+
+
+def iterations(at: Place) -> int:
+    """The run's number of iterations."""
+    count: int = at.config.run.iterations
+    return count
+
+
+def shortest_answer(at: Place) -> int:
+    """The smallest limit of answers over the trained roles."""
+    roles = at.config.team.roles.values()
+    return min(role.sampling.max_tokens for role in roles if role.trained)
 
 
 def _spelled(value: Any) -> str:

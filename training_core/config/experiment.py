@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from pydantic import Field
 
 from training_core.config.base import Section, cross_field
-from training_core.config.effects import Effects, needs, unless
+from training_core.config.effects import Effects, Place, needs, unless
 from training_core.config.evaluation import Checkpoint, Reporting, best_is_measured
 from training_core.config.health import RunHealth
 from training_core.errors import InvalidValue
@@ -20,12 +20,24 @@ class AgentKind(StrEnum):
     NETWORKS = "networks"
 
 
+def _stops_within_the_run(at: Place) -> str:
+    every = at.config.evaluation.every if at.config.checkpoint.is_best_by_evaluation else 1
+    patience, length = at.section.early_stopping * max(every, 1), at.section.iterations
+    if patience < length:
+        return ""
+    return (
+        f"{at.section.early_stopping} measurements take {patience} of run.iterations = {length}, so that the run never "
+        "finishes early; set it lower"
+    )
+
+
 class Run(Section):
     """Name and length of the run."""
 
     effects: ClassVar[Effects] = needs("early_stopping", best_is_measured) | needs(
         "min_delta", unless("early_stopping", 0)
     )
+    orders: ClassVar[Effects] = {"early_stopping": _stops_within_the_run}
     name: str = Field("", max_length=120)
     """Name shown in tables; empty uses the preset's or the environment's name."""
     description: str = Field("", max_length=4000)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, field_validator
 
 from training_core.config.base import Section, cross_field
-from training_core.config.effects import Effects, both, trained, unless, used, where
+from training_core.config.effects import Effects, at_most, both, trained, unless, used, where
 from training_core.config.evaluation import EVALUATION_EFFECTS, Checkpoint, Reporting
 from training_core.config.experiment import AgentKind, ExperimentConfig, Run
 from training_core.config.health import NetworkHealth
@@ -122,6 +122,11 @@ class MarlEvaluation(Section):
 
     effects: ClassVar[Effects] = EVALUATION_EFFECTS | {
         "sampled_episodes": both(unless("every", 0), where("sampled", True))
+    }
+    orders: ClassVar[Effects] = {
+        "probes": at_most(
+            "probes", lambda at: int(at.section.episodes), "evaluation.episodes", "no more are stored"
+        )
     }
     every: int = Field(10, ge=0)
     """Iterations between evaluations (and between printed lines); step 0 and the last iteration are always evaluated; 0 disables both."""

@@ -8,7 +8,18 @@ from pydantic import Field
 
 from training_core.config.arguments import addresses_in, module_started, programs_in
 from training_core.config.base import Arguments, OptionalNumber, Section, cross_field
-from training_core.config.effects import Effects, Place, both, evaluates, needs, only_if, unless, where
+from training_core.config.effects import (
+    Effects,
+    Place,
+    at_most,
+    both,
+    evaluates,
+    iterations,
+    needs,
+    only_if,
+    unless,
+    where,
+)
 from training_core.config.rewards import MathReward, Reward
 from training_core.errors import InvalidValue
 from training_core.importing import IMPORT_PATH
@@ -63,6 +74,16 @@ class CustomWorkflow(Section):
     """Additional keyword arguments of the function, or arguments that the class is constructed with."""
 
 
+def _outlasts_an_episode(at: Place) -> str:
+    patience, timeout = at.section.patience, at.section.timeout
+    if not 0 < patience < timeout:
+        return ""
+    return (
+        f"{patience:g} is below workflow.timeout = {timeout:g}: the run fails while its agents play long episodes and others wait; "
+        "set it at least as high"
+    )
+
+
 class Agent(Section):
     """Custom agents play K episodes of each task: any program that uses OpenAI's chat API, through a gateway to the policies."""
 
@@ -75,6 +96,15 @@ class Agent(Section):
         "patience": both(
             where("path", ""),
             only_if(lambda at: not at.config.environment.player, "the environment plays its tasks itself"),
+        ),
+    }
+    orders: ClassVar[Effects] = {
+        "patience": _outlasts_an_episode,
+        "failure_reward": at_most(
+            "failure_reward",
+            lambda at: float(at.section.success_at),
+            "workflow.success_at",
+            "an error pays at least as much as a success; set it lower",
         ),
     }
     path: str = Field("", pattern=f"^$|{IMPORT_PATH}")
@@ -297,6 +327,14 @@ class Rollout(Section):
         "max_concurrent": _overlaps,
         "wave": _overlaps,
         "partial": _interrupts,
+    }
+    orders: ClassVar[Effects] = {
+        "publish_every": at_most(
+            "publish_every",
+            iterations,
+            "run.iterations",
+            "episodes are played with the first weights to the end; set it lower",
+        )
     }
     tasks: int = Field(48, ge=1)
     """Tasks played per iteration."""

@@ -10,6 +10,8 @@ from training_core.config.effects import (
     PROGRAMS,
     Effects,
     Place,
+    at_most,
+    iterations,
     needs,
     only_if,
     plays_turns,
@@ -50,6 +52,14 @@ class Sampling(Section):
 class Speaks(Section):
     """In which turns of an episode a role speaks; it is skipped in the others. Turns count from 1."""
 
+    orders: ClassVar[Effects] = {
+        "first": at_most(
+            "first",
+            lambda at: int(at.config.max_turns),
+            "environment.max_turns",
+            "the role never speaks; set it lower",
+        )
+    }
     first: int = Field(1, ge=1)
     """First turn in which the role speaks."""
     last: int = Field(0, ge=0)
@@ -140,6 +150,14 @@ class Role(Section):
         return examples
 
 
+def _all_policies_learn(at: Place) -> str:
+    trained, period, length = at.config.trained_policies, at.section.alternate, iterations(at)
+    never = trained[-(-length // period) :] if period else ()
+    if not never:
+        return ""
+    return f"with {period} iterations each, run.iterations = {length} ends before {', '.join(never)} learns; set it lower"
+
+
 class Team(Section):
     """The roles of the experiment and their turn order."""
 
@@ -147,6 +165,7 @@ class Team(Section):
         "alternate": only_if(lambda at: len(at.config.trained_policies) > 1, "only one policy is trained"),
         "parallel": plays_turns,
     }
+    orders: ClassVar[Effects] = {"alternate": _all_policies_learn}
     roles: dict[str, Role] = Field(min_length=1, max_length=64)
     """Roles by name, e.g. planner and executor."""
     alternate: int = Field(0, ge=0)

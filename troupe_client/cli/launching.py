@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.markup import escape
 
-from training_core.config.effects import Unused, unused_settings
+from training_core.config.effects import Unused, questionable_settings
 from training_core.config.files import (
     apply_overrides,
     expected_of,
@@ -48,7 +48,7 @@ def config_of(source: str, words: list[str]) -> AnyConfig:
 
 def unused(source: str, words: list[str]) -> list[Unused]:
     """Settings without effect of a preset or file with overrides applied. Raises ConfigError."""
-    return unused_settings(config_of(source, words))
+    return questionable_settings(config_of(source, words))
 
 
 def local_command(

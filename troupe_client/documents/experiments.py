@@ -258,7 +258,7 @@ class EstimateDuration(Document):
 
 
 class UnusedSetting(Document):
-    """A setting without effect."""
+    """A setting without effect, or one that reverses what another one means."""
 
     path: str
     why: str

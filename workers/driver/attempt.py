@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from types import FrameType
 
-from training_core.config.effects import unused_settings
+from training_core.config.effects import questionable_settings
 from training_core.config.engines import with_engines
 from training_core.config.files import to_toml
 from training_core.config.run import is_shaped
@@ -168,7 +168,7 @@ def _run(
     attempt: Attempt, run_events: RunEvents, stop_signal: StopSignal, make: Callable[[], TrainingBackend]
 ) -> End:
     run_events.starting(attempt.start_from, attempt.engines)
-    for setting in unused_settings(attempt.config):
+    for setting in questionable_settings(attempt.config):
         log.warning("%s", setting)
     run_events.loggers = loggers = _loggers(attempt)
     try:

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from training_core.algorithms.registry import make_hooks
-from training_core.config.effects import unused_settings
+from training_core.config.effects import questionable_settings
 from training_core.config.kinds import AnyConfig
 from training_core.config.marl import MarlConfig
 from training_core.config.run import RunConfig
@@ -94,7 +94,7 @@ def _short(config: MarlConfig) -> MarlConfig:
 
 def unused_documents(config: AnyConfig) -> list[dict[str, str]]:
     """Settings without effect, as documents for a dry run's result."""
-    return [{"path": setting.path, "why": setting.why} for setting in unused_settings(config)]
+    return [{"path": setting.path, "why": setting.why} for setting in questionable_settings(config)]
 
 
 def _described(name: str, learner: "PolicyLearner") -> dict[str, Any]:

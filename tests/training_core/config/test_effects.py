@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from training_core.config.base import Section
-from training_core.config.effects import rule_of, unused_settings
+from training_core.config.effects import Reversed, questionable_settings, rule_of, unused_settings
 from training_core.config.files import load_config, parse_config, preset_names, set_fields
 from training_core.config.kinds import CONFIG_KINDS
 from training_core.config.run import ENVIRONMENT_CONFIGS
@@ -90,7 +90,8 @@ def test_every_leaf_is_read_by_code() -> None:
 
 @pytest.mark.parametrize("preset", preset_names())
 def test_no_preset_has_a_setting_without_effect(preset: str) -> None:
-    assert [str(each) for each in unused_settings(load_config(preset))] == []
+    """Nor one that reverses another one."""
+    assert [str(each) for each in questionable_settings(load_config(preset))] == []
 
 
 def unused(preset: str = "plan_path_duo", **overrides: Any) -> dict[str, str]:
@@ -143,6 +144,49 @@ def test_a_setting_says_what_it_needs() -> None:
 def test_combinations_in_which_a_setting_changes_nothing(overrides: dict[str, Any], paths: list[str]) -> None:
     found = unused_settings(load_config("plan_path_duo", overrides))
     assert [each.path.rsplit(".", 1)[-1] for each in found] == paths
+
+
+AGENT = {"workflow.type": "agent"}
+PLANNER = "policies.planner.learner."
+
+
+@pytest.mark.parametrize(
+    ("preset", "overrides", "path", "other"),
+    [
+        ("plan_path_duo", {f"{PLANNER}learning_rate": 1e-9}, f"{PLANNER}final_learning_rate", "learning_rate = 1e-09"),
+        ("plan_path_duo", {f"{PLANNER}learning_rate": 1e-9, f"{PLANNER}schedule": "constant"}, "", ""),
+        ("plan_path_duo", {f"{PLANNER}warmup_iterations": 9, "run.iterations": 8}, f"{PLANNER}warmup_iterations", "run.iterations = 8"),
+        ("plan_path_duo", {"run.iterations": 20, "run.early_stopping": 2, "evaluation.every": 10}, "run.early_stopping",
+         "run.iterations = 20"),
+        ("plan_path_duo", {"run.iterations": 21, "run.early_stopping": 2, "evaluation.every": 10}, "", ""),
+        ("plan_path_duo", {"algorithm.dual_clip": 1.1}, "algorithm.dual_clip", "clip_high = 1.2"),
+        ("plan_path_duo", {"algorithm.dual_clip": 0.0}, "", ""),
+        ("plan_path_duo", {"algorithm.overlong_tokens": 9}, "algorithm.overlong_tokens", "sampling.max_tokens = "),
+        ("plan_path_duo", {"team.roles.planner.speaks.first": 6, "team.roles.planner.speaks.last": 0}, "team.roles.planner.speaks.first",
+         "environment.max_turns = 5"),
+        ("plan_path_duo", {"team.alternate": 5, "run.iterations": 5}, "team.alternate", "run.iterations = 5"),
+        ("plan_path_duo", {"team.alternate": 5, "run.iterations": 6}, "", ""),
+        ("plan_path_duo", AGENT | {"workflow.patience": 60.0}, "workflow.patience", "workflow.timeout = 600"),
+        ("plan_path_duo", AGENT | {"workflow.patience": 0.0}, "", ""),
+        ("plan_path_duo", AGENT | {"workflow.failure_reward": 1.5}, "workflow.failure_reward", "workflow.success_at = 1"),
+        ("plan_path_duo", {"policies.planner.devices.placement": "apart", "policies.executor.devices.placement": "apart",
+                           "rollout.staleness": 200, "rollout.publish_every": 101, "run.iterations": 100}, "rollout.publish_every",
+         "run.iterations = 100"),
+        ("plan_path_duo", {"policies.planner.engine.type": "vllm", "policies.planner.engine.context": 8}, "policies.planner.engine.context",
+         "sampling.max_tokens = "),
+        ("spread_mappo", {"evaluation.episodes": 1}, "evaluation.probes", "evaluation.episodes = 1"),
+        ("foraging_mappo", {"environment.step_penalty": -1.0}, "environment.step_penalty", "penalty below 0"),
+    ],
+)  # fmt: skip
+def test_a_setting_that_reverses_another_one_is_reported(
+    preset: str, overrides: dict[str, Any], path: str, other: str
+) -> None:
+    """With both fields, and what to do; not at the bound's other side."""
+    found = [
+        each for each in questionable_settings(load_config(preset, overrides)) if isinstance(each, Reversed)
+    ]
+    assert [each.path for each in found] == ([path] if path else [])
+    assert all(other in str(each) and str(each).startswith(f"{path}: ") for each in found)
 
 
 def test_a_policy_that_no_role_uses_is_reported_whole() -> None:

@@ -68,11 +68,20 @@ class Auto(EngineSection):
     """vLLM if the placement allows it and the extra gpu is installed, torch otherwise; the run's page shows which and why."""
 
 
+def _holds_an_answer(at: Place) -> str:
+    roles = [role for role in at.config.team.roles.values() if role.policy == at.policy]
+    longest, context = max((role.sampling.max_tokens for role in roles), default=0), at.section.context
+    if not 0 < context <= longest:
+        return ""
+    return f"{context} leaves a prompt no room before the answer of sampling.max_tokens = {longest}; set it higher"
+
+
 class Vllm(EngineSection):
     """vLLM in the process that generates: needs the extra `gpu`. In a colocated policy it sleeps during updates."""
 
     weights: ClassVar[Literal["shared", "copied", "remote"]] = "copied"
     effects: ClassVar[Effects] = {"gpu_memory": on_a_gpu}
+    orders: ClassVar[Effects] = {"context": _holds_an_answer}
     type: Literal["vllm"] = "vllm"
     """New weights are written into vLLM's model in place; every version of an adapter has its own name."""
     gpu_memory: float = Field(0.9, gt=0.0, le=1.0)

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, Protocol, Self
 from pydantic import Field
 
 from training_core.config.base import NumberOrAuto, Section, cross_field
-from training_core.config.effects import Effects, Place, unless
+from training_core.config.effects import Effects, Place, at_most, iterations, unless
 from training_core.errors import InvalidValue
 from training_core.llm.models.adapter_config import Lora, WholeModel
 
@@ -35,6 +35,20 @@ class Optimisation(Section):
         "final_learning_rate": unless("schedule", "constant"),
         "packed_attention": _packs_on_a_gpu,
         "offload": _generates_on_the_same_gpu,
+    }
+    orders: ClassVar[Effects] = {
+        "final_learning_rate": at_most(
+            "final_learning_rate",
+            lambda at: float(at.section.learning_rate),
+            "learning_rate",
+            'the learning rate rises over the run; set it lower, or schedule = "constant"',
+        ),
+        "warmup_iterations": at_most(
+            "warmup_iterations",
+            iterations,
+            "run.iterations",
+            "the learning rate never reaches its peak; set it lower",
+        ),
     }
     has_critic: ClassVar[bool] = True
     """Whether the learner has the value head of algorithm.type = "ppo"."""
