@@ -110,6 +110,15 @@ def _cell(value: Any) -> str:
 def print_launched(server: Server, run: dict[str, Any], as_json: bool) -> None:
     """Print a launched run: id, state and the address of its page."""
     print_result(run, as_json, f"{run['id']}  {run['state']}  {server.address(run['links']['page'])}")
+    if not as_json and run["reason"]:
+        print_line(f"{run['reason']} {run['remedy']}".strip(), "yellow")
+
+
+def print_forked(server: Server, origin: str, run: dict[str, Any], as_json: bool) -> None:
+    """Print a fork of the run `origin`, and whether it was launched again because there was no checkpoint."""
+    print_launched(server, run, as_json)
+    if not as_json and run["parent"] != origin:
+        print_line(f"There was no checkpoint yet: launched again from the start of {origin}.")
 
 
 def plain_table(*headings: str, right: Sequence[str] = (), wrap: Sequence[str] = ()) -> Table:

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.conf import settings
 
-from training_core.config.effects import unused_settings
+from training_core.config.effects import questionable_settings
 from training_core.config.kinds import AnyConfig
 from troupe_client.documents import experiments as documents
 from troupe_client.documents.cluster import ClusterLimit
@@ -14,7 +14,7 @@ from troupe_client.documents.sweeps import SweepCost
 from webapp.cluster.services import capacity_read, limits_read
 from webapp.scheduling.admission import demands_ahead
 from workers.launchers.launcher import Capacity
-from workers.sizing.changes import smallest_change, with_change
+from workers.sizing.changes import change_text, smallest_change, with_change
 from workers.sizing.estimates import (
     Estimate,
     NodeMemory,
@@ -24,7 +24,7 @@ from workers.sizing.estimates import (
     memory_unknown,
     volume,
 )
-from workers.sizing.placement import amount, demand
+from workers.sizing.placement import amount, demand, fewer_cpus
 
 FITS, WAITS, NEVER, UNKNOWN = "fits", "waits", "never", "unknown"
 
@@ -42,7 +42,8 @@ def appraise(config: AnyConfig, prompt_tokens: int | None = None, first: int = 0
         wants=documents.EstimateDevices(cpus=wants["cpus"], gpus=wants["gpus"]),
         cluster=documents.EstimateCluster(**asdict(capacity)) if capacity else None,
         unused=[
-            documents.UnusedSetting(path=setting.path, why=setting.why) for setting in unused_settings(config)
+            documents.UnusedSetting(path=setting.path, why=setting.why)
+            for setting in questionable_settings(config)
         ],
         **facts,
     )
@@ -63,7 +64,7 @@ def verdict(config: AnyConfig, estimated: Estimate, capacity: Capacity | None) -
     change: dict[str, Any] = {}
     if shortages:
         change = smallest_change(config, settings.TROUPE_HOME, nodes, capacity.gpus, estimated.prompt_tokens)
-    if never := [_never(limit) for limit in limits if limit.never] + with_change(shortages, change):
+    if never := [_never(limit, config) for limit in limits if limit.never] + with_change(shortages, change):
         return _verdict(NEVER, never, change)
     waits = [_waits(limit) for limit in limits]
     unknown = [f"Memory not known, {text}." for text in memory_unknown(estimated)]
@@ -78,11 +79,11 @@ def _verdict(
     return documents.EstimateVerdict(level=level, reasons=list(reasons), change=change or {})
 
 
-def _never(limit: ClusterLimit) -> str:
-    return (
-        f"Needs {amount(limit.wants, limit.resource)}; the cluster has {limit.total:g}. "
-        "Add nodes, or lower policies.*.devices and resources.environment_cpus."
-    )
+def _never(limit: ClusterLimit, config: AnyConfig) -> str:
+    lower = "lower policies.*.devices and resources.environment_cpus"
+    if limit.resource == "CPU cores" and (fits := fewer_cpus(config, limit.total)):
+        lower = f"set {change_text(fits)}"
+    return f"Needs {amount(limit.wants, limit.resource)}; the cluster has {limit.total:g}. Add nodes, or {lower}."
 
 
 def _waits(limit: ClusterLimit) -> str:

@@ -12,22 +12,17 @@ from webapp.quotas.services import admission_reason
 from webapp.runs.costs import Demands, demands_of, runs_holding, runs_waiting
 from webapp.runs.models import Run
 from workers.launchers.launcher import Capacity
-from workers.sizing.placement import Demand
+from workers.sizing.placement import SLACK, Demand
 
 log = logging.getLogger(__name__)
-SLACK = 1e-6
-"""Tolerance for sums of fractions of a core, which are not exact."""
 
 
 def what_it_waits_for(run: Run, wanted: Demand, capacity: Capacity | None) -> str:
     """Return an empty text if the run fits next to the runs that hold devices and those before it; else the reason."""
     if capacity is None:
         return "Waiting for Ray, which does not answer"
-    if not fits(wanted, capacity):
-        return Advice(
-            f"Waiting for {wanted}; the cluster has {capacity.cpus:g} CPU cores and {capacity.gpus:g} GPUs in total.",
-            "Add nodes, or lower policies.*.devices and resources.environment_cpus",
-        )
+    if reason := never_fits(wanted, capacity):
+        return reason
     holding = demands_of(runs_holding().exclude(pk=run.pk))
     if reason := _quota_says(run, wanted, holding):
         return reason
@@ -39,6 +34,16 @@ def what_it_waits_for(run: Run, wanted: Demand, capacity: Capacity | None) -> st
     if not _covers(left(capacity, [*held, *before]), wanted):
         return f"Waiting for {wanted}, which {_others(len(before))} to get first, with a higher priority or an earlier launch"
     return ""
+
+
+def never_fits(wanted: Demand, capacity: Capacity) -> str:
+    """Return why the demand does not even fit on an empty cluster; empty if it does."""
+    if fits(wanted, capacity):
+        return ""
+    return Advice(
+        f"Waiting for {wanted}; the cluster has {capacity.cpus:g} CPU cores and {capacity.gpus:g} GPUs in total.",
+        "Add nodes, or lower policies.*.devices and resources.environment_cpus",
+    )
 
 
 def fits(wanted: Demand, capacity: Capacity) -> bool:

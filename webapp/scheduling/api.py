@@ -55,7 +55,10 @@ def run_resume(user: Person, run_id: str, body: ResumeBody) -> RunSummary:
 
 @routes.post("runs/<str:run_id>/checkpoints/<str:name>/fork/", name="checkpoint-fork", status=201)
 def fork(user: Person, run_id: str, name: str, body: ForkBody) -> RunSummary:
-    """Launch a run from a checkpoint with the parent's config and overrides. `name`: last, best or an iteration."""
+    """Launch a run from a checkpoint with the parent's config and overrides. `name`: last, best or an iteration.
+
+    The last or best one of a run without checkpoints is its start: the run is launched again, and has not this parent.
+    """
     provenance = {"via": "API"} | body.provenance
     run = run_fork_named(user, run_id, name, body.overrides, body.name, body.tags, provenance)
     return run_answer(user, run.pk)

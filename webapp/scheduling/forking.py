@@ -24,10 +24,11 @@ from webapp.checkpoints.services import (
     checkpoint_words,
     require_whole,
 )
-from webapp.runs.configs import check_storable, family_of, flatten, parse_permitted_for
+from webapp.runs.configs import check_storable, config_again, family_of, flatten, parse_permitted_for
 from webapp.runs.models import Run
+from webapp.runs.selectors import run_get
 from webapp.runs.states import TransitionRefused
-from webapp.scheduling.services import check_gpus, run_create, run_resume
+from webapp.scheduling.services import check_devices, run_create, run_resume
 
 LOOKUPS = 3
 """Number of lookups of `last` if retention deletes it concurrently."""
@@ -44,8 +45,12 @@ def run_fork_named(
 ) -> Run:
     """`run_fork` of a checkpoint by its name: last, best or an iteration. Raises the errors of run_fork, and Http404.
 
-    A `last` whose files were just deleted by the run's own retention is looked up again.
+    A `last` whose files were just deleted by the run's own retention is looked up again. The `last` or `best` of a run that
+    has not written a checkpoint yet is its start: `run_launch_again`.
     """
+    run = run_get(user, run_id)
+    if checkpoint in ("last", "best") and not run.checkpoints.exists():
+        return run_launch_again(user, run, overrides, name, tags, provenance)
     gone: list[int] = []
     while True:
         chosen = checkpoint_named(user, run_id, checkpoint, gone)
@@ -75,6 +80,34 @@ def run_fork(
     """
     require_whole(checkpoint)  # before the transaction, whose rollback would undo the mark
     return _forked(user, checkpoint, dict(overrides or {}), name, tags, tree, provenance)
+
+
+def run_launch_again(
+    user: Person,
+    run: Run,
+    overrides: Mapping[str, Any] | None = None,
+    name: str = "",
+    tags: Iterable[str] = (),
+    provenance: Mapping[str, Any] | None = None,
+) -> Run:
+    """Create a queued run that starts where `run` started, with its config and overrides: from the base models, or from the
+    checkpoint that it was forked from.
+
+    Raises the errors of run_create and run_fork; TransitionRefused for the run of a custom program.
+    """
+    if run.is_custom:
+        raise TransitionRefused("a run of a custom program cannot be launched again from here")
+    tree, title = config_again(run), name or f"{run.name[:110]} again"
+    if origin := run_start(run):
+        return run_fork(user, origin, overrides, title, tags, tree, provenance)
+    return run_create(user, run.project, tree, run.preset, overrides, title, tags, provenance)
+
+
+def run_start(run: Run) -> Checkpoint | None:
+    """Return the checkpoint that a run was forked from; None if it started from its base models."""
+    if run.parent is None or not run.parent_checkpoint:
+        return None
+    return Checkpoint.objects.filter(run=run.parent, path=run.parent_checkpoint).order_by("-pk").first()
 
 
 @transaction.atomic
@@ -186,7 +219,7 @@ def _resumed_edited(user: Person, run: Run, overrides: Mapping[str, Any], chosen
     origin = chosen or checkpoint_latest(run)
     if origin is not None:
         check_fits(config, origin)
-    check_gpus(config)
+    check_devices(config)
     resolved = config.model_dump(mode="json")
     check_storable(resolved)
     edits = _edits(run.config, resolved)

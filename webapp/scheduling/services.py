@@ -39,6 +39,7 @@ from webapp.runs.lifecycle import (
 from webapp.runs.models import Attempt, Run, RunState
 from webapp.runs.selectors import run_get
 from webapp.runs.states import TransitionRefused
+from webapp.scheduling.admission import never_fits
 from webapp.scheduling.attempts import (
     ENDING,
     ENDING_MEMBER,
@@ -49,7 +50,8 @@ from webapp.scheduling.seed_groups import is_shared_now
 from workers.launchers.bundled_ray import present_cluster
 from workers.launchers.launcher import LauncherFailure
 from workers.launchers.registry import make_launcher
-from workers.sizing.placement import refuse_gpus, requested_gpus
+from workers.sizing.placement import demand, refuse_excess
+from workers.telemetry.faults import fault_in
 
 LOCAL = "local"
 """The launcher of processes on this machine."""
@@ -88,7 +90,7 @@ def run_create(
     config = parse_permitted_for(user, whole)
     if config.run.iterations > MOST_ITERATIONS:
         raise ConfigError({"run.iterations": f"at most {MOST_ITERATIONS}"})
-    check_gpus(config)
+    waits = fault_in(check_devices(config))
     resolved = config.model_dump(mode="json")
     check_storable(resolved)
     launched = provenance_read(provenance or {})
@@ -101,6 +103,8 @@ def run_create(
         config=resolved,
         family=family_of(resolved),
         iterations=config.run.iterations,
+        reason=waits.cause,
+        remedy=waits.remedy,
     )
     run_add(run)
     provenance_store(run, LAUNCH, launched)
@@ -213,19 +217,23 @@ def _locked(user: Person, run: Run) -> Run:
 # What drivers report; called by ingest under the run's lock.
 
 
-def check_gpus(config: AnyConfig) -> None:
-    """Raises ConfigError if a config requests GPUs of the bundled Ray, or of local processes, on a machine without any.
+def check_devices(config: AnyConfig) -> str:
+    """Return what a run would wait for that the cluster does not have; empty if it fits, or if the cluster does not answer.
 
-    Other clusters may get more machines: there a run waits, and states what for.
+    Raises ConfigError where no machine can be added: for the bundled Ray and for local processes.
     """
-    if not requested_gpus(config) or not (settings.TROUPE_LAUNCHER == LOCAL or present_cluster()):
-        return
+    wanted = demand(config)
+    if wanted.cpus <= 1.0 and not wanted.gpus:
+        return ""  # each machine has a core
     try:
         capacity = make_launcher(settings.TROUPE_LAUNCHER).capacity()
     except LauncherFailure:
-        return  # it waits for a cluster that answers
-    if capacity is not None and not capacity.gpus:
-        refuse_gpus(config, "this server's machine")
+        return ""
+    if capacity is None:
+        return ""
+    if settings.TROUPE_LAUNCHER == LOCAL or present_cluster():
+        refuse_excess(config, capacity.cpus, capacity.gpus, "this server's machine")
+    return never_fits(wanted, capacity)
 
 
 def run_do(user: Person, run: Run, act: str, value: str = "") -> None:

@@ -5,6 +5,7 @@ All processes of a run are in one placement group: a run gets all of its devices
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import floor
 from typing import Literal
 
 from training_core.config.kinds import AnyConfig
@@ -13,13 +14,16 @@ from training_core.config.models import Devices
 from training_core.config.rollout import Agent
 from training_core.config.run import RunConfig
 from training_core.devices import no_gpu
-from training_core.errors import ConfigError
+from training_core.errors import Advice, ConfigError
 from training_core.importing import resolve
 from training_core.llm.generation.engine_config import Torch
 from workers.kinds import WORKER_KINDS
 
 COORDINATOR_CPUS = 0.1
 """CPU cores that the coordinator requests; it is idle most of the time."""
+
+SLACK = 1e-6
+"""Difference of sums of devices that is rounding."""
 
 SlotKind = Literal["policy", "rollout", "update", "coordinator", "trainer", "environment", "evaluator"]
 Process = tuple[str, SlotKind, str, float, float]
@@ -182,6 +186,41 @@ def requested_gpus(config: AnyConfig) -> dict[str, float]:
     return {_field(slot): slot.gpus for slot in place(config).actor_slots if slot.gpus > 0}
 
 
+def requested_cpus(config: AnyConfig) -> dict[str, float]:
+    """CPU cores of one process by config field, without zeros and without the coordinator, whose cores no field sets."""
+    slots = [slot for slot in place(config).actor_slots if slot.cpus > 0 and slot.kind != "coordinator"]
+    return {_field(slot, "cpus"): slot.cpus for slot in slots}
+
+
+def fewer_cpus(config: AnyConfig, cpus: float) -> dict[str, float]:
+    """Overrides with which all processes of a run fit `cpus` cores: each field in proportion; empty if nothing is left for them."""
+    slots = place(config).actor_slots
+    fixed = sum(slot.cpus for slot in slots if slot.kind == "coordinator")
+    wanted = sum(slot.cpus for slot in slots) - fixed
+    if cpus <= fixed or not wanted:
+        return {}
+    part = min((cpus - fixed) / wanted, 1.0)
+    return {field: floor(cores * part * 100 + 1e-6) / 100 for field, cores in requested_cpus(config).items()}
+
+
+def refuse_excess(config: AnyConfig, cpus: float, gpus: float, where: str) -> None:
+    """Raises ConfigError, with a message per field and the values that fit, if the config requests more than `where` has."""
+    if not gpus:
+        refuse_gpus(config, where)
+    wanted = demand(config)
+    wrong: dict[str, str] = {}
+    if wanted.gpus > gpus + SLACK:
+        text = f"the run needs {amount(wanted.gpus, 'GPUs')} in total; {where} has {gpus:g}"
+        wrong = dict.fromkeys(requested_gpus(config), Advice(text, "lower the fields of policies.*.devices"))
+    if wanted.cpus > cpus + SLACK:
+        text = f"the run needs {amount(wanted.cpus, 'CPU cores')} in total; {where} has {cpus:g}"
+        wrong |= {
+            field: Advice(text, f"set {field} = {fits:g}") for field, fits in fewer_cpus(config, cpus).items()
+        } or {"": Advice(text, "use a machine with more cores")}
+    if wrong:
+        raise ConfigError(wrong)
+
+
 def refuse_gpus(config: AnyConfig, where: str) -> None:
     """Raises ConfigError, with a message per field, if the config requests GPUs of `where`, which has none."""
     wrong = {field: no_gpu(gpus, where) for field, gpus in requested_gpus(config).items()}
@@ -220,7 +259,8 @@ def refuse_evaluator(config: AnyConfig) -> str:
     return "training waits for evaluations"
 
 
-def _field(slot: ActorSlot) -> str:
+def _field(slot: ActorSlot, devices: str = "gpus") -> str:
     if not slot.policy:
-        return "evaluation.gpus" if slot.kind == "evaluator" else "resources.gpus"
-    return f"policies.{slot.policy}.devices.{'update' if slot.kind == 'update' else 'rollout'}_gpus"
+        section = "evaluation" if slot.kind == "evaluator" else "resources"
+        return f"{section}.{'environment_' if slot.kind == 'environment' else ''}{devices}"
+    return f"policies.{slot.policy}.devices.{'update' if slot.kind == 'update' else 'rollout'}_{devices}"

@@ -53,7 +53,12 @@ def judged(capacity: Capacity | None, **changes: object) -> tuple[str, list[str]
 
 def test_devices_fit_wait_or_never_fit(run: Run) -> None:
     assert judged(None)[0] == "unknown"
-    assert judged(cluster(0.5))[0] == "never"  # the run that waits could not run there either
+    level, (reason,) = judged(cluster(0.5))
+    assert level == "never"  # the run that waits could not run there either
+    fits = dict(pair.split("=") for pair in reason.rstrip(".").split("set ")[1].split(" "))
+    assert judged(cluster(0.5), **{path.replace(".", "__"): float(value) for path, value in fits.items()})[
+        0
+    ] in ("fits", "waits")
     assert judged(cluster(2.0))[0] == "waits"  # a run that waits takes 1.3 cores of 2
     assert judged(cluster(4.0)) == ("fits", [])
     run.state = "running"

@@ -69,6 +69,39 @@ def test_gpus_that_a_fixed_cluster_lacks_are_refused_at_launch(
         run_resume_edited(user, ended, GPU)
 
 
+MANY = {"resources.environment_cpus": 0.5, "resources.environment_workers": 4}
+
+
+@pytest.mark.parametrize("bundled", [True, False])
+def test_cores_that_a_cluster_lacks_are_told_at_launch(
+    user: User, project: Project, monkeypatch: pytest.MonkeyPatch, bundled: bool
+) -> None:
+    """Two policies of 0.5 cores, four workers of 0.5, the coordinator with 0.1: 3.1. A fixed cluster of 2 refuses, with values
+    that fit: 1.9 / 3 of each. Another one may get more nodes: there the launch says what it waits for.
+    """
+    launcher = FakeLauncher(devices=Capacity(2.0, 0.0, 2.0, 0.0))
+    monkeypatch.setattr("webapp.scheduling.services.make_launcher", lambda kind: launcher)
+    monkeypatch.setattr("webapp.scheduling.services.present_cluster", lambda: "an id" if bundled else "")
+    if not bundled:
+        run = create(user, project, overrides=MANY)
+        assert run.reason.startswith("Waiting for 3.1 CPU cores; the cluster has 2 CPU cores")
+        assert run.remedy.startswith("Add nodes")
+        return
+    with pytest.raises(ConfigError) as caught:
+        create(user, project, overrides=MANY)
+    assert "needs 3.1 CPU cores in total; this server's machine has 2" in str(caught.value)
+    fits = {path: float(str(text).split(" = ")[1].rstrip(".")) for path, text in caught.value.fields.items()}
+    assert fits == dict.fromkeys(
+        [
+            "policies.executor.devices.rollout_cpus",
+            "policies.planner.devices.rollout_cpus",
+            "resources.environment_cpus",
+        ],
+        0.31,
+    )
+    assert create(user, project, overrides=MANY | fits).reason == ""
+
+
 @pytest.mark.parametrize(
     ("overrides", "path"),
     [
