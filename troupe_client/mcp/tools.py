@@ -97,7 +97,8 @@ async def fork(
     """Launch a run that continues from a checkpoint of another run (last, best or an iteration) with changes.
 
     Iterations continue to count: to train longer, set a larger run.iterations. With the id of a finding, the fork starts from the
-    last checkpoint before it; without overrides it then has the edits that the health rule is configured with.
+    last checkpoint before it; without overrides it then has the edits that the health rule is configured with. Before the first
+    checkpoint the run is launched again from its start.
     """
     if finding and (name or checkpoint != "last"):
         raise TroupeError("the fork of a finding has its own checkpoint and name; omit both")

@@ -20,7 +20,15 @@ from webapp.agents.pages import AgentPages
 from webapp.agents.registry import agent_pages
 from webapp.checkpoints.models import Checkpoint
 from webapp.experiments.fields import Field, FormSection, config_sections, value_at
-from webapp.runs.configs import departures, flatten, parse_permitted, preset_tree, settings_count
+from webapp.runs.configs import (
+    config_again,
+    departures,
+    flatten,
+    parse_permitted,
+    preset_tree,
+    settings_count,
+)
+from webapp.runs.models import Run
 from webapp.scheduling.forking import check_fits
 
 STRUCTURE = {"structure.roles": "team.roles", "structure.policies": "policies"}
@@ -190,13 +198,14 @@ def draft_from_run(preset: str, config: Mapping[str, Any]) -> Draft:
     return draft_from_tree(preset if preset in preset_names() else FIRST, dict(config))
 
 
-def draft_for_fork(origin: Checkpoint, query: Mapping[str, str]) -> Draft:
+def draft_for_fork(origin: Checkpoint, query: Mapping[str, str], again: Run | None = None) -> Draft:
     """Return the draft of a fork with the fields of a query string. Raises ConfigError for an unknown field.
 
+    Its config is that of the checkpoint's run, or of the fork `again`, which it repeats.
     A parent that has no iterations left is continued for as many as it had.
     """
     parent = origin.run
-    tree = base_tree(parent.preset, origin)
+    tree = config_again(again) if again else base_tree(parent.preset, origin)
     edits = query_overrides(query)
     if tree["run"]["iterations"] <= origin.iteration:
         edits = {"run.iterations": origin.iteration + tree["run"]["iterations"]} | edits

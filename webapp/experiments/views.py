@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils.safestring import mark_safe
 from django.views.decorators.http import require_http_methods, require_POST
 
-from training_core.config.effects import unused_settings
+from training_core.config.effects import questionable_settings
 from training_core.config.files import to_toml
 from training_core.config.profiles import PROFILES
 from training_core.errors import ConfigError
@@ -95,7 +95,9 @@ def experiment_new(request: HttpRequest) -> HttpResponse:
 
 def _draft(request: HttpRequest) -> Draft:
     if request.GET.get("fork", "").isdecimal():
-        return draft_for_fork(checkpoint_get(request.user, int(request.GET["fork"])), request.GET.dict())
+        origin = checkpoint_get(request.user, int(request.GET["fork"]))
+        again = run_get(request.user, request.GET["from"]) if "from" in request.GET else None
+        return draft_for_fork(origin, request.GET.dict(), again)
     if request.GET.get("template", "").isdecimal():
         template = template_get(request.user, int(request.GET["template"]))
         return draft_make(template.preset, template.overrides | query_overrides(request.GET.dict()))
@@ -298,7 +300,7 @@ def preview_context(draft: Draft, address: str) -> dict[str, Any]:
         "sweep_query": draft_query(draft),
         "unused": [
             {"path": setting.path, "why": setting.why, "anchor": anchors.get(setting.path)}
-            for setting in (unused_settings(draft.config) if draft.config else ())
+            for setting in (questionable_settings(draft.config) if draft.config else ())
         ],
         "wrong": [{"path": path, "text": text, "anchor": anchors.get(path)} for path, text in filed.items()],
         "marks": {

@@ -42,7 +42,7 @@ def finding_reopen(user: Person, run_id: str, pk: int) -> documents.Finding:
 
 @routes.post(f"{FINDING}fork/", name="finding-fork", status=201)
 def finding_fork(user: Person, run_id: str, pk: int, body: documents.FindingForkBody) -> documents.ForkedRun:
-    """Fork the run at its last good (or best) checkpoint, once per finding."""
+    """Fork the run at its last good (or best) checkpoint, or launch it again if it had written none; once per finding."""
     finding = finding_get(user, run_id, pk)
     fork = services.finding_fork(user, finding, services.settings_of(finding.run), body.overrides)
     return documents.ForkedRun(run_summary(run_get(user, fork.pk)))

@@ -36,7 +36,7 @@ from webapp.runs.models import ENDED_STATES, Run
 from webapp.runs.selectors import run_get
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling import services as runs
-from webapp.scheduling.forking import run_fork
+from webapp.scheduling.forking import run_fork, run_launch_again
 
 ENDS: dict[str, Any] = {"pause": runs.run_pause, "stop": runs.run_stop}
 State, Severity = Finding.State, Finding.Severity
@@ -292,7 +292,8 @@ def _fork(finding: Finding, settings: RunHealth) -> None:
         fork = finding_fork(run.owner, finding, settings)
     except (TroupeError, PermissionDenied) as error:
         return finding_note(finding, f"could not fork the run: {error}")
-    finding_note(finding, f"forked it as run {fork.pk} from iteration {fork.iteration}")
+    start = f"from iteration {fork.iteration}" if fork.parent_id == run.pk else "from its start"
+    finding_note(finding, f"forked it as run {fork.pk} {start}")
     if settings.fork.stop and run.state not in ENDED_STATES:
         _end(finding, "stop")
 
@@ -324,6 +325,7 @@ def finding_fork(
     user: Person, finding: Finding, settings: RunHealth, overrides: Mapping[str, Any] | None = None
 ) -> Run:
     """Create a queued fork for a finding; once per finding. Without `overrides`, with the edits of the finding's rule.
+    A run that had written no checkpoint before the finding is launched again.
 
     Raises ConfigError (edits, or none), PermissionDenied, TransitionRefused (already forked, no checkpoint).
     """
@@ -343,7 +345,12 @@ def finding_fork(
             }
         )
     checkpoint = checkpoint_for(held, settings.fork.checkpoint)
-    fork = run_fork(user, checkpoint, edits, f"{held.run.name[:80]} after {held.rule.replace('_', ' ')}")
+    name = f"{held.run.name[:80]} after {held.rule.replace('_', ' ')}"
+    fork = (
+        run_fork(user, checkpoint, edits, name)
+        if checkpoint
+        else run_launch_again(user, held.run, edits, name)
+    )
     held.fork = fork
     held.save(update_fields=["fork"])
     finding.fork = fork
@@ -357,23 +364,29 @@ def fork_edits(settings: RunHealth, rule: str) -> tuple[str, ...]:
     return rule_settings.fork_edits if rule_settings else ()
 
 
-def checkpoint_for(finding: Finding, which: str) -> Checkpoint:
-    """Return the checkpoint to start from: `good`, the last before the finding's first step, or `best`. Raises TransitionRefused."""
+def checkpoint_for(finding: Finding, which: str) -> Checkpoint | None:
+    """Return the checkpoint to start from: `good`, the last before the finding's first step, or `best`; None if the run had
+    not written one before the finding. Raises TransitionRefused if those that it had written are deleted or damaged.
+    """
     there = finding.run.checkpoints.filter(removed=False, damaged="")
     best = there.filter(best=True).first() if which == "best" else None
     good = there.filter(iteration__lt=finding.first_step).order_by("-iteration", "-pk").first()
-    checkpoint = best or good
-    if checkpoint is None:
+    if best or good:
+        return best or good
+    if finding.run.checkpoints.filter(iteration__lt=finding.first_step).exists():
         raise TransitionRefused(
-            f"there is no checkpoint before step {finding.first_step}; write checkpoints more often (checkpoint.every)"
+            f"the checkpoints before step {finding.first_step} are deleted or damaged; keep more of them (checkpoint.keep)"
         )
-    return checkpoint
+    return None
 
 
 def generations(run: Run) -> int:
-    """Return the number of consecutive forks for findings that lead to this run."""
+    """Return the number of forks for findings that lead to this run, and of launches again for them."""
     count, here = 0, run
-    while here.parent is not None:
-        count += here.findings_answered.exists()
-        here = here.parent
-    return count
+    while True:
+        answered = here.findings_answered.select_related("run").first()
+        count += answered is not None
+        before = answered.run if answered else here.parent
+        if before is None:
+            return count
+        here = before

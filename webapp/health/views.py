@@ -1,8 +1,10 @@
 """The health page of a run."""
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
+from django.db.models import Min
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -17,6 +19,7 @@ from webapp.health.services import checkpoint_for, finding_document, finding_for
 from webapp.notifications.services import destination_status
 from webapp.runs.frame import run_context
 from webapp.runs.selectors import run_get
+from webapp.scheduling.forking import run_start
 
 ACTS = {"dismiss": services.finding_dismiss, "reopen": services.finding_reopen}
 
@@ -26,7 +29,8 @@ def health_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show findings, and where they are sent."""
     run = run_get(request.user, run_id)
     settings = services.settings_of(run)
-    findings = [_shown(finding_document(row), settings) for row in services.findings_read(run)]
+    first = run.checkpoints.aggregate(first=Min("iteration"))["first"]
+    findings = [_shown(finding_document(row), settings, first) for row in services.findings_read(run)]
     context = run_context(request.user, run, "health") | {
         "open_findings": [finding for finding in findings if finding["state"] == "open"],
         "past_findings": [finding for finding in findings if finding["state"] != "open"],
@@ -39,13 +43,16 @@ def health_page(request: HttpRequest, run_id: str) -> HttpResponse:
     return render(request, "health/page.html", context)
 
 
-def _shown(finding: Finding, settings: RunHealth) -> dict[str, Any]:
-    """Return the finding with what a fork for it would change, and start from."""
-    last = f"the last checkpoint before step {finding.first_step}"
+def _shown(finding: Finding, settings: RunHealth, first: int | None) -> dict[str, Any]:
+    """Return the finding with what a fork for it would change, and start from. `first`: iteration of the first checkpoint."""
+    best = settings.fork.checkpoint == "best" and first is not None
+    last = "the best checkpoint" if best else f"the last checkpoint before step {finding.first_step}"
+    again = not best and (first is None or first >= finding.first_step)
     return {
         **dict(finding),
         "fork_edits": fork_edits(settings, finding.rule),
-        "fork_from": "the best checkpoint" if settings.fork.checkpoint == "best" else last,
+        "fork_from": "the start, as there is no checkpoint before the finding" if again else last,
+        "fork_act": "Launch again" if again else "Fork",
     }
 
 
@@ -67,8 +74,11 @@ def finding_fork_act(request: HttpRequest, run_id: str, pk: int) -> HttpResponse
         if fork_edits(settings, finding.rule):
             return redirect("runs:detail", finding_fork(request.user, finding, settings).pk)
         require_edit(request.user, finding.run.project)
-        origin = checkpoint_for(finding, settings.fork.checkpoint)
-        return redirect(f"{reverse('experiments:new')}?fork={origin.pk}")
+        origin, again = checkpoint_for(finding, settings.fork.checkpoint), {}
+        if origin is None:
+            origin, again = run_start(finding.run), {"from": finding.run_id}
+        query = again | ({"fork": origin.pk} if origin else {})
+        return redirect(f"{reverse('experiments:new')}?{urlencode(query)}")
     except TroupeError as error:
         messages.error(request, str(error))
     return redirect("health:page", run_id)

@@ -18,6 +18,7 @@ from webapp.health.models import Finding
 from webapp.health.services import finding_fork, generations, run_check, settings_of
 from webapp.runs.models import Attempt, Run, RunState
 from webapp.runs.states import TransitionRefused
+from webapp.scheduling.forking import run_fork_named
 
 LOWER = "policies.planner.learner.learning_rate=5e-5"
 FORK = {"action": "fork", "fork_edits": [LOWER]}
@@ -90,13 +91,39 @@ def test_a_fork_of_a_fork_only_as_often_as_the_config_says(told: Run, make: Make
 
 
 @pytest.mark.parametrize("at", [(), (21, 40)])
-def test_what_cannot_be_forked_is_noted_and_run_goes_on(told: Run, make: Make, at: tuple[int, ...]) -> None:
+def test_a_finding_before_the_first_checkpoint_launches_the_run_again(
+    told: Run, make: Make, at: tuple[int, ...]
+) -> None:
+    """With the edits, from the base models, and as often as the config says."""
     change(told, kl_blow_up=FORK)
     for iteration in at:
         make(iteration)
+    again = ill(told).fork
+    assert again is not None
+    assert (again.parent, again.parent_checkpoint, again.iteration) == (None, "", 0)
+    assert (rate(again), again.config["run"]["seed"]) == (5e-5, told.config["run"]["seed"])
+    assert generations(again) == 1
+    told.refresh_from_db()
+    assert told.state == RunState.STOPPING
+
+
+def test_a_fork_before_its_own_first_checkpoint_starts_again_where_it_started(
+    told: Run, user: User, make: Make
+) -> None:
+    make(20)
+    fork = run_fork_named(user, told.pk, "last", {"run.seed": 7})
+    again = run_fork_named(user, fork.pk, "last", {"policies.planner.learner.learning_rate": 5e-5})
+    assert (again.parent, again.parent_iteration, again.iteration) == (told, 20, 20)
+    assert (again.config["run"]["seed"], rate(again)) == (7, 5e-5)
+
+
+def test_what_cannot_be_forked_is_noted_and_run_goes_on(told: Run, make: Make) -> None:
+    change(told, kl_blow_up=FORK)
+    make(10)
+    Checkpoint.objects.update(removed=True)
     finding = ill(told)
     told.refresh_from_db()
-    assert finding.fork is None and "no checkpoint before step 21" in finding.done
+    assert finding.fork is None and "the checkpoints before step 21 are deleted" in finding.done
     assert told.state == RunState.RUNNING
 
 
@@ -138,13 +165,22 @@ def test_from_the_page(told: Run, user: User, make: Make) -> None:
     assert "for kl_blow_up" in lineage, lineage
 
 
+def test_the_page_offers_a_launch_before_the_first_checkpoint(told: Run, user: User) -> None:
+    client = Client()
+    client.force_login(user)
+    address = f"/runs/{told.pk}/health/{ill(told).pk}/fork/"
+    assert "Launch again" in text_of(client.get(f"/runs/{told.pk}/health/"), ".finding-head")
+    form = client.post(address)["Location"]
+    assert form == f"/experiments/new/?from={told.pk}" and client.get(form).status_code == 200
+
+
 def test_nothing_is_left_of_a_fork_that_is_refused(told: Run, user: User, make: Make) -> None:
     make(20)
     finding = ill(told)
     with pytest.raises(ConfigError):
         finding_fork(user, finding, settings_of(told), {"run.iterations": 5})
     Checkpoint.objects.update(removed=True)
-    with pytest.raises(TransitionRefused, match="no checkpoint"):
+    with pytest.raises(TransitionRefused, match="deleted or damaged"):
         finding_fork(user, finding, settings_of(told), {"run.seed": 5})
     assert Run.objects.count() == 1 and not AuditEntry.objects.filter(act="finding.fork").exists()
 

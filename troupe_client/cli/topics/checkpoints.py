@@ -16,8 +16,8 @@ from troupe_client.cli.arguments import AsJson, Overrides, RunId, RunName, Tags
 from troupe_client.cli.installed import require_server
 from troupe_client.cli.output import (
     plain_table,
+    print_forked,
     print_json,
-    print_launched,
     print_line,
     print_result,
     print_table,
@@ -44,13 +44,13 @@ def fork(
     tag: Tags = None,
     as_json: AsJson = False,
 ) -> None:
-    """Launch a run from a checkpoint, optionally with config overrides."""
+    """Launch a run from a checkpoint, or again if it has none yet, optionally with config overrides."""
     from training_core.config.files import parse_overrides
 
     body: dict[str, Any] = {"overrides": parse_overrides(overrides or []), "name": name, "tags": tag or []}
     body["provenance"] = launch_provenance("command line")
     server = find_server()
-    print_launched(server, server.call(checkpoint_path(run_id, checkpoint, "fork/"), body), as_json)
+    print_forked(server, run_id, server.call(checkpoint_path(run_id, checkpoint, "fork/"), body), as_json)
 
 
 @top.command("serve", rich_help_panel=RUNS)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from troupe_client.cli.arguments import AsJson, Project, RunId
-from troupe_client.cli.output import console, print_json, print_launched, print_line, print_result
+from troupe_client.cli.output import console, print_forked, print_json, print_line, print_result
 from troupe_client.server_api import find_server, project_path, run_path
 
 findings = typer.Typer()
@@ -51,12 +51,12 @@ def fork_finding(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fork a run from its last good checkpoint before a finding, at most once per finding."""
+    """Fork a run from its last good checkpoint before a finding, or launch it again if there is none; once per finding."""
     from training_core.config.files import parse_overrides
 
     server = find_server()
     body = {"overrides": parse_overrides(overrides or [])}
-    print_launched(server, server.call(run_path(run_id, f"findings/{finding}/fork/"), body), as_json)
+    print_forked(server, run_id, server.call(run_path(run_id, f"findings/{finding}/fork/"), body), as_json)
 
 
 def _show(finding: dict[str, Any]) -> None:
