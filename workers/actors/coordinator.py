@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from training_core.algorithms.registry import make_hooks
 from training_core.config.run import RunConfig
 from training_core.llm.base_models.base_evaluation import base_evaluation
+from training_core.llm.environments.dataset import check_held_out
 from training_core.llm.environments.host import EnvironmentPool
 from training_core.llm.generation.rendering import check_template_arguments
 from training_core.llm.learning.training_groups import make_groups, read_baselines, save_baselines
@@ -144,6 +145,7 @@ class RolloutCoordinator(TrainingBackend):
         if self._config.trained_policies:
             make_hooks(self._config.algorithm)
         check_workflow(self._config.workflow)
+        check_held_out(self._config.environment, self._config.evaluation.every)
         ready: dict[str, Ready] = self._each(
             self._config.used_policies, lambda _, proxy: proxy.start(resume_from)
         )

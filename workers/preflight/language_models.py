@@ -18,6 +18,7 @@ from training_core.llm.base_models.folder_creation import FACTS
 from training_core.llm.base_models.packaged import PACKAGED_MODELS, check_packaged
 from training_core.llm.base_models.registry import created_folder, resolve_model
 from training_core.llm.base_models.tiny import check_is_supported
+from training_core.llm.environments.dataset import check_held_out
 from training_core.llm.environments.external import External
 from training_core.llm.environments.host import EnvironmentHost, SlotView, check_roles
 from training_core.llm.environments.registry import types_with_warm_start, warm_start_of
@@ -75,6 +76,7 @@ class _Table:
     def construct(self) -> str:
         """Import and construct the environment."""
         self._host = EnvironmentHost(self._config.environment, self._config.run.seed)
+        check_held_out(self._config.environment, self._config.evaluation.every)
         return f"the environment {self._config.environment.type} was constructed"
 
     def play(self) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -169,8 +169,15 @@ def split_instances(config: Dataset, split: Split) -> tuple[Instance, ...]:
         )
     if not instances:
         remedy = "give environment.eval_path, more lines, or another environment.eval_share"
+        remedy += "; or set evaluation.every = 0" if split == "eval" else ""
         raise ConfigError({"environment.path": f"{path} has no line for the {split} split"}, remedy=remedy)
     return instances
+
+
+def check_held_out(environment: EnvironmentSection, every: int) -> None:
+    """Raises ConfigError if a data set has no held-out line and is evaluated: `every` (evaluation.every) is above 0."""
+    if isinstance(environment, Dataset) and every:
+        split_instances(environment, "eval")
 
 
 def task_instance(config: Dataset, seed: int, task: int, split: Split) -> Instance:
@@ -205,8 +212,7 @@ class DatasetEnvironment(TaskEnvironment[Dataset, Instance]):
 
         super().__init__(config, seed)
         self._rewards = reward_pool(config.reward)
-        for split in get_args(Split):
-            split_instances(config, split)
+        split_instances(config, "train")
 
     def draw(self, task: int, split: Split) -> Instance:
         """The instance of a task number."""

@@ -9,7 +9,13 @@ import pytest
 from training_core.config.files import parse_config
 from training_core.config.rewards import CustomReward, MathReward
 from training_core.errors import ConfigError
-from training_core.llm.environments.dataset import Dataset, DatasetEnvironment, split_instances, task_instance
+from training_core.llm.environments.dataset import (
+    Dataset,
+    DatasetEnvironment,
+    check_held_out,
+    split_instances,
+    task_instance,
+)
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.rewards import pool
 
@@ -132,8 +138,11 @@ def test_bad_lines_are_told_by_their_number(tmp_path: Path, line: Any, said: str
 
 
 def test_an_empty_split_says_what_to_do(tmp_path: Path) -> None:
+    whole = section(write(tmp_path, {"prompt": "only one"}))
     with pytest.raises(ConfigError, match=r"no line for the eval split; give environment\.eval_path"):
-        DatasetEnvironment(section(write(tmp_path, {"prompt": "only one"})), seed=0)
+        check_held_out(whole, 10)
+    check_held_out(whole, 0)
+    assert DatasetEnvironment(whole, seed=0).draw(3, "train").messages[0]["content"] == "only one"
     with pytest.raises(ConfigError, match="is empty"):
         DatasetEnvironment(section(write(tmp_path)), seed=0)
 
