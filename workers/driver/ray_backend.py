@@ -4,6 +4,7 @@ requests while it waits.
 
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -53,6 +54,8 @@ MESSAGE_SECONDS = 10.0
 """Seconds between messages about missing devices."""
 CLOSE_SECONDS = 15.0
 """Maximum seconds for the lead actor to end external rollouts."""
+RAY_ENDS_SECONDS = 3.0
+"""Seconds in which the other processes of a stopped Ray end after an actor."""
 POLL_SECONDS = 0.5
 ASK_SECONDS = 2.0
 """Seconds between questions what a run waits for that outside programs do."""
@@ -150,7 +153,7 @@ class RayBackend(TrainingBackend):
         try:
             collected: list[Collected] = answer(self._evaluation)
         except RayActorError as error:
-            raise WorkerLost(f"the evaluator died: {exit_of(error)}.", remedy=LOST_REMEDY) from error
+            raise _lost("the evaluator", error) from error
         return collected
 
     def system(self) -> System:
@@ -191,9 +194,7 @@ class RayBackend(TrainingBackend):
         try:
             return answer(reference)
         except RayActorError as error:
-            raise WorkerLost(
-                f"the process that leads the run died: {exit_of(error)}.", remedy=LOST_REMEDY
-            ) from error
+            raise _lost("the process that leads the run", error) from error
 
     def _check_starting(self) -> None:
         """Report the progress of base models, if the data folder is on this machine.
@@ -350,6 +351,19 @@ def start_policies(
         for slot in placement.of("evaluator")
     ]
     return Session(coordinator, members, group, *evaluators)
+
+
+def _lost(process: str, error: RayActorError) -> WorkerLost:
+    """The failure of an attempt whose process died: by itself, or with all of Ray."""
+    host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
+    deadline = time.monotonic() + RAY_ENDS_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=1.0).close()
+        except OSError:
+            return WorkerLost("Ray was stopped or restarted, which ended the run's processes.")
+        time.sleep(0.2)
+    return WorkerLost(f"{process} died: {exit_of(error)}.", remedy=LOST_REMEDY)
 
 
 def _reserve(

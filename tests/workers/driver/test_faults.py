@@ -6,6 +6,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -114,3 +115,23 @@ def test_a_checkpoint_beyond_the_file_size_limit(little_model: Path, tmp_path: P
     assert cause.startswith("Cannot write the checkpoint ")
     assert remedy.startswith("Raise the limit (ulimit -f unlimited)")
     assert f"failed: {cause} Remedy: {remedy}" in done.stdout
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_an_actor_that_died_with_ray_is_not_told_as_killed(
+    is_there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lead actor whose Ray answers no longer ended with it."""
+    from ray.exceptions import ActorDiedError
+
+    from workers.driver import ray_backend
+
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        address = SimpleNamespace(gcs_address=f"127.0.0.1:{head.getsockname()[1]}")
+        if not is_there:
+            head.close()
+        monkeypatch.setattr(ray_backend.ray, "get_runtime_context", lambda: address)
+        monkeypatch.setattr(ray_backend, "RAY_ENDS_SECONDS", 0.1)
+        told = str(ray_backend._lost("the process that leads the run", ActorDiedError()))
+    assert ("Ray was stopped" in told) != is_there
+    assert told.startswith("the process that leads the run died: ") == is_there
