@@ -179,6 +179,29 @@ def test_a_ray_head_killed_makes_a_new_attempt_from_the_last_checkpoint(
     assert set(points["attempts"]) == {1, 2}
 
 
+def test_a_run_continues_after_the_whole_stack_was_killed(model: Path) -> None:
+    """`up` is killed, and with it all of its children; the next one starts the run again from its last checkpoint."""
+    stack = RunningStack()
+    try:
+        stack.start()
+        client = Client(stack)
+        run = client.launch(model, **{"rollout.tasks": 32, "run.iterations": 15})
+        client.until(run, lambda found: found["iteration"] >= 6)
+        assert stack.process
+        os.kill(stack.process.pid, signal.SIGKILL)
+        stack.process.wait(PATIENCE)
+        stack.start()
+        ended = client.until(run, lambda found: found["state"] in ("finished", "failed", "stopped"))
+        assert ended["state"] == "finished", ended
+        assert ended["attempts"][0]["reason"] == "Ray was restarted and ended the run."
+        points = client.get(f"/api/v1/runs/{run}/series/?keys=train/return&points=10000")["series"]
+        assert sorted(set(points["train/return"]["steps"])) == list(range(1, 16))
+        client.stack.until(lambda: undelivered(stack.home / "runs" / run) == 0)
+        client.http.close()
+    finally:
+        stack.remove()
+
+
 def frozen_environments(stack: RunningStack) -> list[psutil.Process]:
     """The processes that step environments, standing still: the iteration under way cannot end."""
     found = []

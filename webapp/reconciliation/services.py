@@ -102,7 +102,8 @@ def run_look_after(run_id: str) -> None:
     if attempt is None or run.state not in UNDER_WAY:
         return
     launcher = make_launcher(settings.TROUPE_LAUNCHER)
-    status = launcher.status(attempt.job_id)
+    ended = cluster_has_ended(attempt.cluster)  # known before the new start of Ray answers
+    status = JobStatus(JobState.MISSING) if ended else launcher.status(attempt.job_id)
     if status.state is JobState.UNKNOWN:
         _unreachable(run, attempt, status)
     elif status.state in OVER or (status.state is JobState.MISSING and _is_dead(attempt)):

@@ -44,6 +44,8 @@ class Plan:
     ray: RayHead | None = None
     bundled_postgres: bool = False
     bundled_redis: bool = False
+    runs_wait: bool = False
+    """Whether runs were interrupted: Ray then starts with the other services, and not after the first page."""
 
     @property
     def public_url(self) -> str:
@@ -68,7 +70,8 @@ class Plan:
         return [Service("redis", redis_command(path), environment, lambda: redis_answers(path))]
 
     def ray_head(self) -> list[Service]:
-        """Return the bundled Ray head, if it is used. It starts after the first page, which it would delay by 2 to 3 seconds.
+        """Return the bundled Ray head, if it is used. It starts after the first page, which it would delay by 2 to 3 seconds,
+        unless runs wait for it.
 
         Its start is recorded here, before the worker's: a run that is submitted in the meantime belongs to this start.
         """
@@ -92,7 +95,7 @@ class Plan:
                 owns_tree=True,
                 folder=env.ROOT,
                 before=before,
-                after=CORE,
+                after=() if self.runs_wait else CORE,
             )
         ]
 
@@ -200,12 +203,12 @@ WORKER += ["--loglevel=INFO"]
 BEAT = ["--loglevel=WARNING", "--pidfile="]
 
 
-def make_plan(home: Home) -> Plan:
-    """Read the environment, bind the port, choose addresses. Raises StackError."""
+def make_plan(home: Home, *, runs_wait: bool = False) -> Plan:
+    """Read the environment, bind the port, choose addresses. `runs_wait`: an earlier start was killed. Raises StackError."""
     host = env.text("TROUPE_HOST", "127.0.0.1")
     listener = listen_near(host, env.number("TROUPE_PORT", 8000))
     port = listener.getsockname()[1]
-    plan = Plan(home, make_scratch(), listener, host, "")
+    plan = Plan(home, make_scratch(), listener, host, "", runs_wait=runs_wait)
     plan.url = env.text("TROUPE_SERVER_URL") or f"http://{plan._loopback()}:{port}"
     plan.environment = {
         PREPARED: str(home.prepared),

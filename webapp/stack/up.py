@@ -60,9 +60,9 @@ def _up(home: Home, terminal: Terminal) -> None:
     os.umask(0o077)
     lock = home.lock()
     try:
-        _clean_up_after_killed(home, terminal)
+        killed = _clean_up_after_killed(home, terminal)
         adopt_orphans()
-        plan = make_plan(home)
+        plan = make_plan(home, runs_wait=killed)
         try:
             asyncio.run(_run(plan, terminal))
         finally:
@@ -72,18 +72,19 @@ def _up(home: Home, terminal: Terminal) -> None:
         os.close(lock)
 
 
-def _clean_up_after_killed(home: Home, terminal: Terminal) -> None:
-    """End processes left by an `up` that was killed, identified by its id."""
+def _clean_up_after_killed(home: Home, terminal: Terminal) -> bool:
+    """End processes left by an `up` that was killed, identified by its id. Returns whether one was killed."""
     facts = home.read_facts()
     if facts is None:
         home.forget_facts()
-        return
+        return False
     count = end_processes(tagged("TROUPE_STACK_ID", facts.id), grace=30.0)
     if count:
         terminal.say(f"Ended {count} processes left by an earlier start.")
     if Path(facts.scratch).name.startswith("troupe-"):
         shutil.rmtree(facts.scratch, ignore_errors=True)
     home.forget_facts()
+    return True
 
 
 async def _run(plan: Plan, terminal: Terminal) -> None:

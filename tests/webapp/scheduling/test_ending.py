@@ -335,6 +335,7 @@ def test_a_job_of_a_previous_bundled_ray_is_dead_immediately(
     runs_reconcile_now()
     assert now(run).state == "running", "the same Ray may have forgotten it, and the driver live"
     bundled_ray.note_start(file)
+    launcher.set(job(run), JobState.UNKNOWN)  # the new start does not answer yet
     runs_reconcile_now()
     assert now(run).state == "starting"
     assert run.attempts.get(number=1).reason == "Ray was restarted and ended the run."

@@ -31,6 +31,8 @@ def test_ray_starts_after_the_first_page_as_one_start(plan: Plan, monkeypatch: p
     monkeypatch.setenv(bundled_ray.VARIABLE, plan.environment[bundled_ray.VARIABLE])
     (ray,) = plan.ray_head()
     assert ray.after == CORE and ray.before
+    plan.runs_wait = True
+    assert plan.ray_head()[0].after == (), "runs that a killed start interrupted wait for nothing else"
     submitted_early = bundled_ray.present_cluster()
     ray.before()
     assert submitted_early and not bundled_ray.cluster_has_ended(submitted_early)
