@@ -180,7 +180,8 @@ def iterations(at: Place) -> int:
 def shortest_answer(at: Place) -> int:
     """The smallest limit of answers over the trained roles."""
     roles = at.config.team.roles.values()
-    return min(role.sampling.max_tokens for role in roles if role.trained)
+    limits: list[int] = [role.sampling.max_tokens for role in roles if role.trained]
+    return min(limits)
 
 
 def _spelled(value: Any) -> str:

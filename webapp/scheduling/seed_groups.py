@@ -14,9 +14,9 @@ from webapp.quotas.services import processes_left, runs_left
 from webapp.runs.costs import demands_of, runs_holding
 from webapp.runs.lifecycle import runs_locked
 from webapp.runs.models import Attempt, Run, RunSource, RunState
-from webapp.scheduling.admission import SLACK, left
+from webapp.scheduling.admission import left
 from workers.launchers.launcher import Capacity
-from workers.sizing.placement import Demand, demand
+from workers.sizing.placement import SLACK, Demand, demand
 
 MOST = 32
 """Maximum number of runs in one process."""
