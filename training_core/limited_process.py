@@ -102,8 +102,10 @@ def _outcome(ended: int | None, written: bytes, limits: Limits) -> tuple[str, di
     """(which limit was reached, or how the process failed; its answer)."""
     if ended in (None, -signal.SIGXCPU):
         return f"takes more than {limits.cpu_seconds:g} s to read", {}
-    if ended == -signal.SIGXFSZ or len(written) > limits.answer_mib * _MIB:
-        return f"expands to more than {limits.file_mib or limits.answer_mib} MiB", {}
+    if ended == -signal.SIGXFSZ:
+        return f"expands to more than {max(limits.file_mib, limits.answer_mib)} MiB", {}
+    if len(written) > limits.answer_mib * _MIB:
+        return f"expands to more than {limits.answer_mib} MiB", {}
     try:
         answer: dict[str, Any] = json.loads(written)
     except ValueError:
@@ -123,11 +125,16 @@ def main() -> None:
     except MemoryError:
         answer = {"memory": True}
     except TroupeError as error:
-        answer = {"error": error.advice.cause, "remedy": error.advice.remedy}
+        answer = {"error": _shortened(error.advice.cause), "remedy": error.advice.remedy}
     except Exception as error:  # of a parser that a file has surprised
-        message = " ".join(str(error).split())[:300]
+        message = _shortened(" ".join(str(error).split()), 300)
         answer = {"error": f"the data cannot be read ({type(error).__name__}: {message})", "remedy": ""}
     sys.stdout.write(json.dumps(answer))
+
+
+def _shortened(text: str, most: int = 1000) -> str:
+    """A sentence, which may quote a name or a value of the file."""
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _restrict(limits: Limits) -> None:

@@ -28,6 +28,10 @@ def fail() -> None:
     raise KeyError("rows")
 
 
+def quote() -> None:
+    raise DataError("a" * (2 << 20), remedy="correct it")
+
+
 def grow() -> int:
     return len(bytearray(1 << 30))
 
@@ -59,6 +63,7 @@ def test_a_result_comes_back_and_no_secret_goes_there(monkeypatch: pytest.Monkey
     ("name", "said"),
     [
         ("refuse", "a.jsonl, line 2: not JSON; correct it"),
+        ("quote", "a" * 1000 + "…; correct it"),
         ("fail", "the data cannot be read (KeyError: 'rows')"),
         ("grow", "a.jsonl needs more than 512 MiB of memory to read: split it"),
         ("never_end", "a.jsonl takes more than 1 s to read: split it"),

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from pydantic import ValidationError
@@ -14,6 +15,8 @@ from training_core.llm.environments.coding import Problem
 from training_core.llm.environments.dataset import read_instance
 
 SKIP = "--skip-invalid"
+MOST_NAMED = 20
+"""Columns that an error lists."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,8 @@ def _parsed(value: Any) -> Any:
 
 def _column(values: Mapping[str, Any], name: str, option: str) -> Any:
     if name not in values:
-        raise ValueError(f"no column {name!r} ({option}); there are {', '.join(values) or 'none'}")
+        there = ", ".join(islice(values, MOST_NAMED)) + (" and others" if len(values) > MOST_NAMED else "")
+        raise ValueError(f"no column {name!r} ({option}); there are {there or 'none'}")
     return values[name]
 
 

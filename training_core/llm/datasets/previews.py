@@ -15,6 +15,8 @@ from training_core.types import Message
 
 ROWS = 200
 """Rows that a preview reads."""
+MOST_COLUMNS = 1000
+"""Columns that it lists."""
 MOST_BYTES = 32 << 20
 """Bytes of rows, decoded, after which it stops."""
 QUESTIONS = ("prompt", "question", "problem", "instruction", "statement", "text", "messages")
@@ -57,7 +59,7 @@ def preview(request: Request, tasks: int = 3, *, guess: bool = False) -> Preview
     rows = _first_rows(chosen_files(splits, request))
     columns = list(dict.fromkeys(name for row in rows for name in row.values))
     chosen = guess_columns(columns) if guess else request.columns
-    seen = Preview(sorted(filter(None, splits)), columns, chosen, rows=len(rows))
+    seen = Preview(sorted(filter(None, splits)), columns[:MOST_COLUMNS], chosen, rows=len(rows))
     for row in rows:
         try:
             task = _previewed(row, chosen)

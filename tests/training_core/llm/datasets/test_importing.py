@@ -102,6 +102,7 @@ def test_a_task_in_both_parts_is_an_error(tmp_path: Path) -> None:
         ("[1]", "line 2: not a JSON object"),
         ({"question": "?"}, r"line 2: no column 'problem' \(--question\); there are question"),
         ({"problem": "?"}, r"line 2: no column 'solution' \(--answer\)"),
+        ({f"c{number}": 0 for number in range(10**4)}, r"there are c0, (c\d+, ){18}c19 and others"),
         ({"problem": "", "solution": "1"}, "line 2: column 'problem' .* is empty"),
         ({"problem": "?", "solution": None}, "line 2: column 'solution' .* is empty"),
         ({"problem": 5, "solution": "1"}, "line 2: 'prompt' is neither"),

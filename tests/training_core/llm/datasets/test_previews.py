@@ -61,3 +61,8 @@ def test_a_preview_stops_after_a_number_of_bytes(tmp_path: Path, monkeypatch: py
     table = pyarrow.table({"prompt": pyarrow.array(["a" * 90] * ROWS).dictionary_encode()})
     parquet.write_table(table, tmp_path / "a.parquet", store_schema=False)
     assert 5 < preview(Request(tmp_path / "a.parquet")).rows < 15
+
+
+def test_a_preview_lists_the_first_columns_of_a_wide_source(tmp_path: Path) -> None:
+    source = written(tmp_path / "a.jsonl", {f"c{number}": 0 for number in range(previews.MOST_COLUMNS + 9)})
+    assert preview(Request(source)).columns == [f"c{number}" for number in range(previews.MOST_COLUMNS)]
