@@ -60,3 +60,29 @@ trainer = lightning.Trainer(
 )
 trainer.fit(Line(), torch.utils.data.DataLoader(torch.linspace(0, 1, 16).reshape(16, 1), batch_size=4))
 """
+LIGHTNING_AUTOLOG = """
+import lightning
+import mlflow
+import torch
+
+class Line(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+
+    def training_step(self, batch, index):
+        loss = ((self.layer(batch) - 2 * batch) ** 2).mean()
+        self.log("train_loss", loss)
+        return loss
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+lightning.seed_everything(0)
+mlflow.pytorch.autolog()
+trainer = lightning.Trainer(max_epochs=6, logger=False, enable_progress_bar=False, accelerator="cpu", default_root_dir=FOLDER)
+with mlflow.start_run(run_name="fit by autolog") as run:
+    trainer.fit(Line(), torch.utils.data.DataLoader(torch.linspace(0, 1, 16).reshape(16, 1), batch_size=4))
+model = mlflow.pytorch.load_model(f"runs:/{run.info.run_id}/model")
+assert model.layer.weight.shape == (1, 1)
+"""

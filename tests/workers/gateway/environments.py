@@ -21,7 +21,8 @@ PACKAGES = {
     "verifiers": ("verifiers==0.3.1",),
     "tasksets": ("verifiers[openenv,ta]==0.3.1",),
     "harbor": ("verifiers[harbor]==0.3.1",),
-    "mlflow": ("mlflow",),
+    "mlflow": ("mlflow>=3.17",),
+    "mlflow-2": ("mlflow<3", "sqlalchemy<2.1"),
     "mlflow-trainers": (
         "mlflow",
         "transformers",
