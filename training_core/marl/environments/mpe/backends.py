@@ -1,18 +1,14 @@
-"""The multi-particle environments by their `backend`: native, on a device, or of the package mpe2 (PettingZoo before
-1.26 included them).
-"""
+"""The multi-particle environments by their `backend`: native, on a device, or of the package mpe2."""
 
-import importlib
 import warnings
 from collections.abc import Callable
 from typing import Any
 
-from training_core.errors import ConfigError
 from training_core.importing import resolve
 from training_core.marl.environments.base import VectorEnvironment
 from training_core.marl.environments.config import Mpe, NativeMpe
 from training_core.marl.environments.frame_stack import wrap_native
-from training_core.marl.environments.packages import REMEDY, import_optional
+from training_core.marl.environments.packages import import_optional
 
 SIDES: dict[str, tuple[str, ...]] = {"adversaries": ("adversary_",), "good": ("agent_",)}
 MEMBERS: dict[str, dict[str, tuple[str, ...]]] = {
@@ -73,12 +69,6 @@ def mpe_maker(section: Mpe) -> Callable[[], Any]:
 
 
 def _module(kind: str) -> Any:
-    name = f"{kind.removeprefix('mpe_')}_v3"
-    for package in ("mpe2", "pettingzoo.mpe"):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)
-                return importlib.import_module(f"{package}.{name}")
-        except ImportError:
-            continue
-    raise ConfigError({"environment.type": f"{kind} needs the package mpe2: {REMEDY}"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return import_optional(f"mpe2.{kind.removeprefix('mpe_')}_v3", kind)
