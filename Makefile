@@ -75,7 +75,7 @@ test: $(VENV)/.dev chromium bubblewrap
 test-all: export SELECTED := not soak and not vllm
 test-all: export STAGES := stack browser ray pythons types lint
 test-all: $(VENV)/.dev chromium bubblewrap
-	@$(AGAIN) one-process stages
+	@$(AGAIN) one-process stages containers CONTAINERS=--optional
 
 # The unit tests and a start with the main job on each other supported Python that is found.
 pythons: $(VENV)/.dev
@@ -171,7 +171,7 @@ plotly:
 	@cp var/plotly/package/plotly-basic.min.js static/vendor/ && cp var/plotly/package/LICENSE static/vendor/plotly-LICENSE.txt
 
 containers: $(VENV)/.dev
-	@$(BIN)/python -m tests.docker.run_containers --compose "$(COMPOSE)"
+	@$(BIN)/python -m tests.docker.run_containers --compose "$(COMPOSE)" $(CONTAINERS)
 
 # Without mcp, of which openai-agents and vLLM need different versions, and what only PyTorch with CUDA brings.
 constraints: $(VENV)/.dev

@@ -210,6 +210,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--iterations", type=int, default=150, help="long enough for all restarts")
     parser.add_argument("--no-build", action="store_true", help="take the images that there are")
     parser.add_argument("--keep", action="store_true", help="leave everything up at the end")
+    parser.add_argument("--optional", action="store_true", help="succeed where no container engine answers")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="troupe-containers-") as folder:
         compose = Compose(shlex.split(options.compose), Path(folder) / "env")
@@ -217,6 +218,9 @@ def main(arguments: list[str]) -> int:
         try:
             existing = compose.run("ps", "-q", quiet=True).strip()
         except CheckFailed as error:
+            if options.optional:
+                say(f"skipped: {options.compose} does not work here: {error}")
+                return 0
             return refuse(f"{options.compose} does not work here: {error}")
         if existing:
             return refuse("containers of docker/compose.yaml exist already; take them down first")
