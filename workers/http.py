@@ -6,7 +6,7 @@ socket and the private file with the address.
 import json
 import os
 import socket
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ class BodyLimit:
         """Handle one connection; see the ASGI specification."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif _content_length(scope) > self._most:
+        elif content_length(scope) > self._most:
             await self._refuse(send)
         else:
             await self._counted(scope, receive, send)
@@ -63,19 +63,22 @@ class BodyLimit:
             await self._refuse(send)
 
     async def _refuse(self, send: Send) -> None:
-        body = json.dumps(
-            self._refusal(f"the body of a request may have at most {self._most} bytes")
-        ).encode()
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"content-length", str(len(body)).encode()),
-            (b"connection", b"close"),
-        ]
-        await send({"type": "http.response.start", "status": 413, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        refusal = self._refusal(f"the body of a request may have at most {self._most} bytes")
+        await answer_json(send, 413, refusal, connection="close")
 
 
-def _content_length(scope: MutableMapping[str, Any]) -> int:
+async def answer_json(
+    send: Send, status: int, document: Any, *, more_body: bool = False, **headers: str
+) -> None:
+    """Send a response. `headers` are named with underscores; with `more_body` an empty message ends it."""
+    body = json.dumps(document).encode()
+    named = {"content-type": "application/json", "content-length": str(len(body)), **headers}
+    pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in named.items()]
+    await send({"type": "http.response.start", "status": status, "headers": pairs})
+    await send({"type": "http.response.body", "body": body, "more_body": more_body})
+
+
+def content_length(scope: Mapping[str, Any]) -> int:
     """Content-Length in bytes; 0 without the header, as with chunked bodies, which are counted instead."""
     lengths = [value for name, value in scope["headers"] if name == b"content-length"]
     return int(lengths[0]) if lengths and lengths[0].isdigit() else 0

@@ -82,7 +82,7 @@ def _refusal(code: str, message: str, status: int) -> JsonResponse:
 
 def _call(request: HttpRequest, slug: str, scope: ApiToken.Scope, arguments: Json) -> Call:
     """Return the call of the token's user. Raises MlflowError."""
-    token = token_find(_secret(request.headers.get("Authorization", "")))
+    token = token_find(secret_of(request.headers.get("Authorization", "")))
     where = "create one under Account, API tokens"
     if token is None:
         raise MlflowError("UNAUTHENTICATED", f"set MLFLOW_TRACKING_TOKEN to a token of Troupe; {where}", 401)
@@ -91,7 +91,7 @@ def _call(request: HttpRequest, slug: str, scope: ApiToken.Scope, arguments: Jso
     return Call(token.user, arguments, slug)
 
 
-def _secret(header: str) -> str:
+def secret_of(header: str) -> str:
     """Return the token: MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_PASSWORD, with any user name."""
     scheme, _, content = header.partition(" ")
     if scheme.lower() == "basic":

@@ -13,11 +13,12 @@ from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from webapp.live.access import SameOrigin  # noqa: E402
 from webapp.live.consumers import websocket_urlpatterns  # noqa: E402
 from webapp.site.assistants import Assistants  # noqa: E402
-from webapp.site.handler import BodyLimits, ThreadHandler  # noqa: E402
+from webapp.site.bodies import Bodies  # noqa: E402
+from webapp.site.handler import ThreadHandler  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
-        "http": Assistants(BodyLimits(ThreadHandler())),
+        "http": Assistants(Bodies(ThreadHandler())),
         "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )

@@ -1,63 +1,23 @@
-"""The handler of HTTP requests, and the size limits of their bodies, enforced before Django processes a request."""
+"""The handler of HTTP requests: threads for the middleware and the views of requests whose bodies are complete."""
 
 import asyncio
-import re
 from collections import deque
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
-from django.conf import settings
 from django.core.handlers.asgi import ASGIHandler, ASGIRequest
 from django.http import HttpResponseBase
 
-from webapp.artifacts.contents import LARGEST_FILE
-from webapp.experiments.data import LARGEST
-from webapp.ingest.batches import MAX_BODY
-from workers.http import App, BodyLimit, Receive, Send
-
-CONTENTS = re.compile(
-    r"/api/v1/projects/[^/]+/artifact-contents/[^/]+/|(/mlflow(/[^/]+)?)?/api/[^/]+/mlflow-artifacts/artifacts/.+"
-)
-EVENTS = re.compile(r"/api/v1/runs/[^/]+/events/")
-DATA_SET = "/experiments/data/"
-FORM = 1_000_000
-"""Bytes of an upload's form around its file."""
-
-
-class BodyLimits:
-    """An ASGI wrapper with limits by path: batches of events, contents of artifacts and data sets are larger than forms and API
-    calls.
-    """
-
-    def __init__(self, app: App) -> None:
-        self._events = BodyLimit(app, MAX_BODY, _refusal)
-        self._contents = BodyLimit(app, LARGEST_FILE, _refusal)
-        self._data_sets = BodyLimit(app, LARGEST + FORM, _refusal)
-        self._others = BodyLimit(app, settings.DATA_UPLOAD_MAX_MEMORY_SIZE, _refusal)
-
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Pass the request on with the limit of its path."""
-        path = scope.get("path", "")
-        limited = self._others
-        if EVENTS.fullmatch(path):
-            limited = self._events
-        elif CONTENTS.fullmatch(path) and scope.get("method") == "PUT":
-            limited = self._contents
-        elif path == DATA_SET:
-            limited = self._data_sets
-        await limited(scope, receive, send)
-
-
-def _refusal(reason: str) -> dict[str, str]:
-    return {"code": "too_large", "detail": reason}
-
+from webapp.site.bodies import Received
 
 THREADS = 24
 """Maximum number of requests whose middleware and views run at the same time, and of threads that are kept. More threads would
 mainly wait for each other, because one of them runs Python code at a time.
 """
+MONITORING = ("/healthz", "/readyz")
+"""Addresses with places of their own, two each: they answer while all others are taken."""
 SLOT = "troupe.slot"
 """Key of a request's scope."""
 
@@ -83,7 +43,7 @@ class RequestThread(ThreadPoolExecutor):
 
 
 class Slot:
-    """One of THREADS places. `release` may be called repeatedly."""
+    """A place among those of a semaphore. `release` may be called repeatedly."""
 
     def __init__(self, slots: asyncio.Semaphore) -> None:
         self._slots: asyncio.Semaphore | None = slots
@@ -109,6 +69,7 @@ class ThreadHandler(ASGIHandler):
         super().__init__()
         self._idle: deque[RequestThread] = deque()
         self._slots = asyncio.Semaphore(THREADS)
+        self._monitoring = {path: asyncio.Semaphore(2) for path in MONITORING}
 
     def load_middleware(self, is_async: bool = False) -> None:
         """Build the synchronous chain."""
@@ -116,8 +77,9 @@ class ThreadHandler(ASGIHandler):
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request in a thread."""
-        await self._slots.acquire()
-        slot = Slot(self._slots)
+        slots = self._monitoring.get(scope["path"], self._slots)
+        await slots.acquire()
+        slot = Slot(slots)
         thread = self._idle.pop() if self._idle else RequestThread()
         try:
             async with ThreadSensitiveContext(executor=thread):
@@ -125,6 +87,10 @@ class ThreadHandler(ASGIHandler):
         finally:
             slot.release()
             thread.when_idle(lambda: self._release(thread))
+
+    async def read_body(self, receive: Any) -> Any:
+        """Return the body, which is there."""
+        return receive.file if isinstance(receive, Received) else await super().read_body(receive)
 
     async def get_response_async(self, request: ASGIRequest) -> HttpResponseBase:  # type: ignore[override]  # of this handler
         """Return the response of the chain."""

@@ -6,6 +6,7 @@ python -m webapp.stack.serve HOST:PORT
 
 import importlib
 import os
+import resource
 import socket
 import sys
 
@@ -14,6 +15,7 @@ import uvicorn
 from django.conf import settings
 
 from webapp.config import environment as env
+from webapp.stack.connections import HttpProtocol
 from webapp.stack.home import wait_until_prepared
 
 PROXIES = "127.0.0.1,::1"
@@ -22,6 +24,9 @@ CONNECTIONS = "40"
 """Maximum number of database connections of this process unless TROUPE_DATABASE_CONNECTIONS is set. Each request has a thread;
 without a limit, 100 requests at the same time would use all connections of a Postgres with default settings.
 """
+
+DESCRIPTORS = 16_384
+"""Open files of this process: connections that wait, bodies, websockets."""
 
 
 def server_config() -> uvicorn.Config:
@@ -34,6 +39,7 @@ def server_config() -> uvicorn.Config:
         access_log=False,
         log_config=None,
         server_header=False,
+        http=HttpProtocol,
         proxy_headers=env.behind_proxy(),
         forwarded_allow_ips=env.text("TROUPE_PROXY_ADDRESSES", PROXIES),
         ws="webapp.live.frames:FrameProtocol",
@@ -54,8 +60,17 @@ def import_modules() -> None:
         importlib.import_module(name)
 
 
+def permit_descriptors() -> None:
+    """Raise the limit of open files towards DESCRIPTORS, as far as the system permits: each connection needs one."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if most == resource.RLIM_INFINITY else min(DESCRIPTORS, most)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
 def main(target: str) -> None:
     """Serve until SIGTERM."""
+    permit_descriptors()
     config = server_config()
     if target.isdigit():
         listener = socket.socket(fileno=int(target))

@@ -44,7 +44,8 @@ def test_a_body_that_is_announced_too_large_is_not_read(path: str, most: int) ->
     sent: list[MutableMapping[str, Any]] = []
 
     async def receive() -> MutableMapping[str, Any]:
-        raise AssertionError("it was read")
+        assert sent, "it was read before the answer"
+        return {"type": "http.disconnect"}
 
     async def send(message: MutableMapping[str, Any]) -> None:
         sent.append(message)

@@ -26,7 +26,8 @@ from webapp.health.models import Finding
 from webapp.ingest.services import batch_store
 from webapp.runs.models import Run, RunState
 from webapp.site.assistants import Assistants
-from webapp.site.handler import BodyLimits, ThreadHandler
+from webapp.site.bodies import Bodies
+from webapp.site.handler import ThreadHandler
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HELLO = {
@@ -58,7 +59,7 @@ def secret_of(world: World) -> Callable[..., str]:
 
 
 def http(secret: str = "", **headers: str) -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(Assistants(BodyLimits(ThreadHandler())))
+    transport = httpx.ASGITransport(Assistants(Bodies(ThreadHandler())))
     sent = HEADERS | headers | ({"Authorization": f"Bearer {secret}"} if secret else {})
     return httpx.AsyncClient(transport=transport, base_url="http://testserver", headers=sent)
 

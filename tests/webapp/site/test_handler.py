@@ -6,15 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.test import override_settings
 from django.urls import path
 
-from webapp.artifacts.contents import LARGEST_FILE
-from webapp.experiments.data import LARGEST
-from webapp.site.handler import FORM, THREADS, BodyLimits, ThreadHandler
+from webapp.site.handler import THREADS, ThreadHandler
 
 release = threading.Event()
 """Until it is set, `waits` does not return."""
@@ -42,7 +39,7 @@ def download(request: HttpRequest) -> StreamingHttpResponse:
     return StreamingHttpResponse(parts())
 
 
-urlpatterns = [path("plain", plain), path("waits", waits), path("download", download)]
+urlpatterns = [path("plain", plain), path("healthz", plain), path("waits", waits), path("download", download)]
 
 
 @pytest.fixture(autouse=True)
@@ -128,25 +125,9 @@ async def test_a_view_that_outlives_its_client_keeps_its_thread() -> None:
     await asyncio.wait_for(asyncio.gather(gone.task, return_exceptions=True), 60)
 
 
-@pytest.mark.parametrize(
-    ("method", "address", "size", "passes"),
-    [
-        ("POST", "/account/tokens/", settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1, False),
-        ("POST", "/experiments/data/", LARGEST, True),
-        ("POST", "/experiments/data/", LARGEST + FORM + 1, False),
-        ("PUT", "/api/v1/projects/lab/artifact-contents/ab/", LARGEST_FILE, True),
-    ],
-)
-async def test_limits_of_bodies_follow_the_path(method: str, address: str, size: int, passes: bool) -> None:
-    passed: list[str] = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        passed.append(scope["path"])
-
-    async def send(message: Any) -> None:
-        assert message.get("status", 413) == 413
-
-    headers = [(b"content-length", str(size).encode())]
-    scope = {"type": "http", "method": method, "path": address, "headers": headers}
-    await BodyLimits(app)(scope, None, send)  # type: ignore[arg-type]
-    assert passed == [address] * passes
+async def test_monitoring_answers_while_all_threads_are_taken() -> None:
+    handler = ThreadHandler()
+    slow = [Client(handler, "/waits") for _ in range(THREADS)]
+    assert await finished(Client(handler, "/healthz")) == [(200, b"plain")]
+    release.set()
+    await finished(*slow)
