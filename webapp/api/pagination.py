@@ -1,6 +1,7 @@
 """Pagination of lists: by cursor in the order of arrival, by offset in any other order."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -9,6 +10,8 @@ from rest_framework.pagination import BasePagination, CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import remove_query_param, replace_query_param
+
+from webapp.common.searches import search_limited
 
 
 def number(request: Request, name: str, default: int, least: int = 0) -> int:
@@ -21,6 +24,7 @@ def number(request: Request, name: str, default: int, least: int = 0) -> int:
     return int(value)
 
 
+PAGING = {"limit", "offset", "cursor"}
 WRONG_CURSOR = "the cursor is invalid: use the value of `next` or `previous`"
 
 
@@ -75,5 +79,6 @@ def paged(
 ) -> Any:
     """Return the page of a queryset that the request asks for, as the fields of a Page of documents. Raises ParseError."""
     paginator = pages()
-    page: list[Any] | None = paginator.paginate_queryset(rows, request)
+    with search_limited() if set(request.query_params) - PAGING else nullcontext():
+        page: list[Any] | None = paginator.paginate_queryset(rows, request)
     return paginator.get_paginated_response(documents(page or [])).data

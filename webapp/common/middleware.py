@@ -11,6 +11,7 @@ from django.utils.cache import add_never_cache_headers
 from django.utils.deprecation import MiddlewareMixin
 
 from training_core.errors import ConfigError
+from webapp.common.searches import refusal_of
 
 COMPRESSED = ("text/html", "text/plain", "text/csv", "application/json")
 """Types of responses that are compressed; weights and other downloads are not."""
@@ -45,10 +46,11 @@ class RefusedText(MiddlewareMixin):
         return None if name is None else refused(request, f"{name}: text cannot contain NUL characters")
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """Return 400 for form input that a service rejects and the view does not handle."""
+        """Return 400 for input that a service or the database rejects and the view does not handle."""
         if isinstance(error, ConfigError) and not _for_programs(request):
             return refused(request, "; ".join(error.fields.values()))
-        return None
+        reason = refusal_of(error)
+        return refused(request, reason) if reason else None
 
 
 class NeverStored(MiddlewareMixin):

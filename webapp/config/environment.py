@@ -111,6 +111,10 @@ def join_running_stack() -> None:
             os.environ.setdefault(name, value)
 
 
+LIMITED = "-c statement_timeout=20s"
+"""Settings of the web server's connections: nobody waits longer for a page, and a search must not occupy the database."""
+
+
 def database(url: str, connections: int = 0) -> dict[str, object]:
     """Return Django's settings for a postgres:// URL; `?host=/folder` is a unix socket's folder.
 
@@ -132,7 +136,7 @@ def database(url: str, connections: int = 0) -> dict[str, object]:
         "PORT": str(parts.port or query.get("port", "")),
         "CONN_MAX_AGE": 0,
         "CONN_HEALTH_CHECKS": connections > 0,
-        "OPTIONS": {"pool": _pool(connections)} if connections else {},
+        "OPTIONS": {"pool": _pool(connections), "options": LIMITED} if connections else {},
     }
 
 

@@ -6,11 +6,13 @@ a prefix where it could be a config field or a fact of the run: `metric.loss`.
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import DataError, OperationalError, connection, transaction
+from django.db import connection
 
+from webapp.common.searches import SearchRefused, search_limited
 from webapp.metrics.models import Series
 from webapp.runs.models import Run
 
@@ -111,8 +113,8 @@ def _rank(key: str) -> int:
     return next(ranks, len(WORDS))
 
 
-LONGEST_SEARCH = 2000
-"""Milliseconds that a search by a regular expression may take."""
+LONGEST_SEARCH = 2.0
+"""Seconds that a search by a regular expression may take."""
 _MATCHED = """
 WITH matched AS {materialized} (
   SELECT key, section, COALESCE(array_position(%(order)s::text[], section), 1000) AS rank FROM (
@@ -199,24 +201,15 @@ def _rows(run: Run, query: NameQuery, statement: str, values: dict[str, Any]) ->
         "pattern": query.pattern,
         "section": query.section,
     }
+    limited = search_limited(LONGEST_SEARCH) if query.pattern else nullcontext()
     try:
-        with connection.cursor() as database:
-            if not query.pattern:
-                database.execute(statement, values)
-                return list(database.fetchall())
-            with transaction.atomic():
-                database.execute(f"SET LOCAL statement_timeout = {LONGEST_SEARCH}")
-                database.execute(statement, values)
-                rows: list[tuple[Any, ...]] = database.fetchall()
-                database.execute("SET LOCAL statement_timeout = DEFAULT")
-                return rows
-    except DataError as error:
-        first = str(error).partition("\n")[0]
-        raise BadPattern(f"{first}. Correct the expression, or search by words.") from error
-    except OperationalError as error:
-        if not query.pattern:
-            raise
-        raise BadPattern("The search took too long. Use a simpler expression, or words.") from error
+        with limited, connection.cursor() as database:
+            database.execute(statement, values)
+            return list(database.fetchall())
+    except SearchRefused as error:
+        raise BadPattern(
+            f"{error.reason.rstrip('.')}. Correct the expression, or search by words."
+        ) from error
 
 
 def _escaped(word: str) -> str:

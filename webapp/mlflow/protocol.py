@@ -11,6 +11,7 @@ import orjson
 from training_core.errors import TroupeError
 from webapp.accounts.models import Project, User
 from webapp.accounts.selectors import project_chosen
+from webapp.common.searches import search_limited
 
 MOST_ROWS = 5000
 """Rows of a page."""
@@ -79,7 +80,9 @@ class Call:
             raise MlflowError.invalid(
                 "max_results is a positive number, and page_token is the value of next_page_token"
             )
-        some, size = list(rows[start : start + min(size, most) + 1]), min(size, most)
+        size = min(size, most)
+        with search_limited():
+            some = list(rows[start : start + size + 1])
         return some[:size], {"next_page_token": str(start + size)} if len(some) > size else {}
 
 

@@ -72,8 +72,6 @@ _LOOKUPS = {
     "<=": "__lte",
     ">": "__gt",
     ">=": "__gte",
-    "like": "__regex",
-    "ilike": "__iregex",
 }
 
 
@@ -83,10 +81,6 @@ def _text_of(column: str) -> Callable[[str], Any]:
     return lambda key: models.Func(
         F(column), Value(key), function="jsonb_extract_path_text", output_field=text
     )
-
-
-_OPERATORS = {"!=": "<>", "like": "~", "ilike": "~*"}
-"""Operator -> that of SQL, where it differs."""
 
 
 def quoted(text: Any) -> str:
@@ -206,6 +200,13 @@ def _parser() -> Lark:
     return Lark(GRAMMAR, parser="lalr", start=["filter", "order"], maybe_placeholders=True)
 
 
+class _Like(models.Func):
+    """`text LIKE pattern`."""
+
+    template = "(%(expressions)s)"
+    output_field = models.BooleanField()
+
+
 @v_args(inline=True)
 class _Query(Transformer[Token, Any]):
     """Transforms a parse tree to a condition, or an order, of rows with `aliases`."""
@@ -250,8 +251,10 @@ class _Query(Transformer[Token, Any]):
         word = operator.lower()
         wanted = _value(name, field, word, value)
         if isinstance(operand, Items):
-            return operand.any(_OPERATORS.get(word, word), wanted)
+            return operand.any("<>" if word == "!=" else word, wanted)
         alias = self._alias(operand)
+        if "like" in word:
+            return Q(_Like(F(alias), Value(wanted), arg_joiner=f" {word} "))
         if word == "!=":
             return ~Q(**{alias: wanted}) & Q(**{f"{alias}__isnull": False})
         return Q(**{f"{alias}{_LOOKUPS[word]}": wanted})
@@ -302,5 +305,4 @@ def _value(name: str, field: str, word: str, value: Token) -> Any:
         return moment_of(value)
     if "like" not in word:
         return float(value) if number else str(value[1:-1])
-    wild = {"%": ".*", "_": "."}
-    return f"^{''.join(wild.get(part) or re.escape(part) for part in re.split('([%_])', value[1:-1]))}$"
+    return re.sub("%+", "%", value[1:-1]).replace("\\", r"\\")

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import PermissionDenied, ValidationError
-from django.db import InterfaceError, OperationalError
+from django.db import DataError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest
 from django.http.response import HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import get_object_or_404, redirect
@@ -39,6 +39,7 @@ ERRORS: tuple[tuple[tuple[type[Exception], ...], str, int], ...] = (
     ((PermissionDenied,), "PERMISSION_DENIED", 403),
     ((TransitionRefused,), "RESOURCE_CONFLICT", 409),
     ((ConfigError, ValidationError, APIException), "INVALID_PARAMETER_VALUE", 400),
+    ((DataError,), "INVALID_PARAMETER_VALUE", 400),
     ((OperationalError, InterfaceError), "TEMPORARILY_UNAVAILABLE", 503),
 )
 """Errors of services -> MLflow's code, and a status: clients repeat a request after 429, 500, 502, 503 and 504."""

@@ -4,11 +4,12 @@ import logging
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.db import InterfaceError, OperationalError
+from django.db import DataError, InterfaceError, OperationalError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 from training_core.errors import ConfigError
+from webapp.common.searches import refusal_of
 from webapp.runs.states import TransitionRefused
 
 log = logging.getLogger(__name__)
@@ -22,6 +23,8 @@ def handle(error: Exception, context: dict[str, Any]) -> Response | None:
         return Response({"detail": str(error), **error.document}, status=409)
     if isinstance(error, ValidationError):
         return Response({"detail": "; ".join(error.messages)}, status=400)
+    if isinstance(error, DataError | OperationalError) and (reason := refusal_of(error)):
+        return Response({"detail": reason}, status=400)
     if isinstance(error, OperationalError | InterfaceError):
         log.warning("a request failed: the database does not answer: %s", error)
         return Response(

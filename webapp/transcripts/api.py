@@ -1,5 +1,6 @@
 """Transcripts in the REST API: episodes, their turns and tokens, notes, probes, queries and saved queries."""
 
+from contextlib import nullcontext
 from typing import Annotated, Any, Literal
 
 from django.http.response import HttpResponseBase
@@ -16,6 +17,8 @@ from webapp.agents.rewards import return_label
 from webapp.api.pagination import WRONG_CURSOR, NewestFirst, OrderedPages, paged
 from webapp.api.routes import Routes
 from webapp.common.query_language import LONGEST
+from webapp.common.searches import search_limited
+from webapp.runs.models import Run
 from webapp.runs.selectors import run_get
 from webapp.transcripts import services
 from webapp.transcripts.bodies import episode_document, turns_read
@@ -79,6 +82,11 @@ class EpisodePages(NewestFirst):
 def episodes(user: Person, request: Request, run_id: str, query: Filters) -> Page[documents.Episode]:
     """Return the matching episodes of a run, newest first."""
     run, filters = run_get(user, run_id), query.values()
+    with search_limited() if filters else nullcontext():
+        return _episodes(request, run, query, filters)
+
+
+def _episodes(request: Request, run: Run, query: Filters, filters: dict[str, Any]) -> Any:
     if terms(query.q):
         filters["hits"] = words_hits(run, query.q)
     pages: Any = EpisodePages()
@@ -90,7 +98,7 @@ def episodes(user: Person, request: Request, run_id: str, query: Filters) -> Pag
         rows = pages.paginate_queryset(episodes_list(run, filters, examined), request)
         pages.floor = None if pages.has_next else floor_of(run, before)
     facts = [documents.Episode(**episode_facts(row)) for row in rows]
-    return pages.get_paginated_response(facts).data  # type: ignore[no-any-return]
+    return pages.get_paginated_response(facts).data
 
 
 @routes.get("episodes/<int:pk>/", name="episode")

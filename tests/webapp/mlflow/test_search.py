@@ -73,6 +73,8 @@ FILTERS = (
     ("params.model ilike 'tiny%'", "ba"),
     ("params.model LIKE 't_ny'", "a"),
     ("params.model LIKE 't.ny'", ""),
+    ("params.model LIKE '%%%%ny%_%'", "b"),
+    ("params.model LIKE 'tiny\\\\'", ""),
     ("params.`a b` = '1'", "c"),
     ("tags.team = 'red'", "a"),
     ("tags.team.lead = 'x'", "b"),
