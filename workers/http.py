@@ -64,16 +64,16 @@ class BodyLimit:
 
     async def _refuse(self, send: Send) -> None:
         refusal = self._refusal(f"the body of a request may have at most {self._most} bytes")
-        await answer_json(send, 413, refusal, connection="close")
+        await answer_json(send, 413, refusal, {"connection": "close"})
 
 
 async def answer_json(
-    send: Send, status: int, document: Any, *, more_body: bool = False, **headers: str
+    send: Send, status: int, document: Any, headers: Mapping[str, str], *, more_body: bool = False
 ) -> None:
-    """Send a response. `headers` are named with underscores; with `more_body` an empty message ends it."""
+    """Send a response; with `more_body` an empty message ends it."""
     body = json.dumps(document).encode()
     named = {"content-type": "application/json", "content-length": str(len(body)), **headers}
-    pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in named.items()]
+    pairs = [(name.encode(), value.encode()) for name, value in named.items()]
     await send({"type": "http.response.start", "status": status, "headers": pairs})
     await send({"type": "http.response.body", "body": body, "more_body": more_body})
 

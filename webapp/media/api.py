@@ -5,6 +5,7 @@ from typing import Annotated
 from django.http import HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404
 from pydantic import Field
+from rest_framework.request import Request
 
 from troupe_client.documents import media as documents
 from webapp.accounts.permissions import Person
@@ -14,8 +15,8 @@ from webapp.media.services import heat_map, names_of, values_of
 from webapp.runs.selectors import run_get
 
 routes = Routes()
-DAY = "private, max-age=86400, immutable"
-"""A stored value never changes."""
+ASKED = "private, no-cache"
+"""A stored value never changes, but access to it ends: a browser asks each time, and is answered without reading the value."""
 
 
 @routes.get("runs/<str:run_id>/media/", name="run-media")
@@ -53,10 +54,12 @@ def run_heat_map(
     media_type="image/*",
     operation_id="v1_runs_media_value_retrieve",
 )
-def content(user: Person, run_id: str, pk: int) -> HttpResponse:
+def content(user: Person, request: Request, run_id: str, pk: int) -> HttpResponse:
     """Return the file of an image, {"counts", "edges"} of a histogram, {"columns", "rows"} of a table, or {"text"}."""
-    value = get_object_or_404(MediaValue, pk=pk, run=run_get(user, run_id))
-    headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": DAY}
+    value = get_object_or_404(MediaValue.objects.defer("data"), pk=pk, run=run_get(user, run_id))
+    headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": ASKED, "ETag": f'"{run_id}-{pk}"'}
+    if request.headers.get("If-None-Match", "").removeprefix("W/") == headers["ETag"]:
+        return HttpResponse(status=304, headers=headers)
     if value.kind == "image":
         return HttpResponse(bytes(value.data), content_type=value.media_type, headers=headers)
     return JsonResponse(value.content, headers=headers)

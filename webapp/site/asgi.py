@@ -18,7 +18,7 @@ from webapp.site.handler import ThreadHandler  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
-        "http": Assistants(Bodies(ThreadHandler())),
+        "http": Bodies(Assistants(ThreadHandler())),
         "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )

@@ -6,15 +6,21 @@ https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 import asyncio
 from collections.abc import Mapping, MutableMapping
 from importlib import import_module
+from io import BytesIO
 from typing import Any
 
 import httpx
+from rest_framework.exceptions import APIException
 
 from troupe_client.mcp.rest import package_error
+from webapp.api.parsers import StrictJSONParser
 from webapp.live.access import headers_of, is_own_host, is_welcome, scheme_of
-from workers.http import App, Receive, Send
+from webapp.site.bodies import Received
+from workers.http import App, Message, Receive, Send, answer_json
 
 PATH = "/mcp"
+PARSE_ERROR = -32700
+"""Of JSON-RPC."""
 FORWARDED = (b"authorization", b"x-forwarded-proto")
 """Headers of the assistant's request that its requests to the REST API have, too."""
 
@@ -33,18 +39,22 @@ class Assistants:
         if not is_own_host(headers.get(b"host", "")) or (b"origin" in headers and not is_welcome(scope)):
             return await _refuse(send, 403, "the host or the origin is not allowed: see TROUPE_ALLOWED_HOSTS")
         if scope["method"] != "POST":
-            return await _refuse(send, 405, "send POST", allow="POST")
+            return await _refuse(send, 405, "send POST", {"allow": "POST"})
         if error := package_error():
             return await _refuse(send, 501, error)
         async with self._client(scope, headers) as client:
             token = await client.get("/api/v1/token/")
             document = token.json()
             if token.is_error:
-                return await _refuse(send, token.status_code, document["detail"], www_authenticate="Bearer")
+                names = {"www-authenticate": "Bearer"}
+                return await _refuse(send, token.status_code, document["detail"], names)
+            body = receive.file.read() if isinstance(receive, Received) else b""
+            if refused := _refusal_of(body):
+                return await answer_json(send, 400, refused, {})
             server = await asyncio.to_thread(
                 import_module, "troupe_client.mcp.server"
             )  # takes a second, once
-            await server.serve_http(client, document["scopes"], scope, receive, send)
+            await server.serve_http(client, document["scopes"], scope, _again(body, receive), send)
 
     def _client(self, scope: Mapping[str, Any], headers: Mapping[bytes, str]) -> httpx.AsyncClient:
         """Return a client of the REST API in the name of the request."""
@@ -55,8 +65,25 @@ class Assistants:
         )
 
 
-async def _refuse(send: Send, status: int, detail: str, **headers: str) -> None:
-    response = httpx.Response(status, json={"detail": detail}, headers=headers)
-    names = [(name.replace(b"_", b"-"), value) for name, value in response.headers.raw]
-    await send({"type": "http.response.start", "status": status, "headers": names})
-    await send({"type": "http.response.body", "body": response.content})
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that begins with the body."""
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def received() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return received
+
+
+def _refusal_of(body: bytes) -> dict[str, Any] | None:
+    """Return the error of a body that is no message: at deep nesting the SDK would fail, and leave an id of NaN without an answer."""
+    try:
+        StrictJSONParser().parse(BytesIO(body))
+    except APIException as refused:
+        error = {"code": PARSE_ERROR, "message": str(refused.detail)}
+        return {"jsonrpc": "2.0", "id": None, "error": error}
+    return None
+
+
+async def _refuse(send: Send, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
+    await answer_json(send, status, {"detail": detail}, headers or {})

@@ -122,9 +122,9 @@ class _Body:
 
 async def _refuse(scope: Mapping[str, Any], body: _Body, send: Send, refused: Refused) -> None:
     """Answer, and receive the rest of the body for a moment without storing it."""
-    headers = {"connection": "close"} | ({"www_authenticate": "Bearer"} if refused.status == 401 else {})
+    headers = {"connection": "close"} | ({"www-authenticate": "Bearer"} if refused.status == 401 else {})
     document = refused.document(scope["path"])
-    await answer_json(send, refused.status, document, more_body=True, **headers)
+    await answer_json(send, refused.status, document, headers, more_body=True)
     more, left = body.more and refused.status != 408, LINGER_BYTES
     with suppress(TimeoutError):
         async with asyncio.timeout(LINGER):

@@ -85,6 +85,8 @@ def test_values_and_their_contents_by_rest(run: Run, api: Client) -> None:
     address = f"/api/v1/runs/{run.pk}/media/{page['results'][0]['id']}/"
     sent = api.get(address)
     assert (sent.content, sent["Content-Type"], sent["X-Content-Type-Options"]) == (image.data, "image/png", "nosniff")  # fmt: skip
+    assert "no-cache" in sent["Cache-Control"], "access may end"
+    assert api.get(address, headers={"If-None-Match": sent["ETag"]}).status_code == 304
     note = MediaValue.objects.get(name="note")
     assert api.get(f"/api/v1/runs/{run.pk}/media/{note.pk}/").json() == {"text": "<b>"}
 

@@ -59,7 +59,7 @@ def secret_of(world: World) -> Callable[..., str]:
 
 
 def http(secret: str = "", **headers: str) -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(Assistants(Bodies(ThreadHandler())))
+    transport = httpx.ASGITransport(Bodies(Assistants(ThreadHandler())))
     sent = HEADERS | headers | ({"Authorization": f"Bearer {secret}"} if secret else {})
     return httpx.AsyncClient(transport=transport, base_url="http://testserver", headers=sent)
 
@@ -142,6 +142,13 @@ async def test_a_page_of_this_server_may_ask_and_only_by_post(world: World) -> N
         assert (await client.post("/mcp", json=HELLO)).json()["result"]["serverInfo"]["name"] == "troupe"
         assert (await client.get("/mcp")).status_code == 405
         assert (await client.get("/api/v1/projects/")).status_code == 200, "other paths are not ours"
+
+
+@pytest.mark.parametrize("body", [b"{", b"[" * 100_000, b'{"jsonrpc":"2.0","id":NaN,"method":"tools/list"}'])
+async def test_a_body_that_is_no_message_is_an_error(world: World, body: bytes) -> None:
+    async with http(world.token) as client:
+        answer = await client.post("/mcp", content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32700)
 
 
 @pytest.mark.parametrize("installed", ["", "2.3.0"])

@@ -1,6 +1,7 @@
 """Bodies of requests: how much of one is read, when, and for whom."""
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -190,6 +191,13 @@ PATHS = {
 }
 
 
+@pytest.mark.parametrize("prefix", ["/mlflow/lab", "/mlflow", ""])
+def test_files_of_mlflow_have_three_addresses(prefix: str) -> None:
+    path = f"{prefix}/api/2.0/mlflow-artifacts/artifacts/abcd2345/artifacts/a/b.bin"
+    assert limit_of({"path": path, "method": "PUT"}) == FILES.most
+    assert set(Refused(401, "unauthenticated", "log in").document(path)) == {"error_code", "message"}
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_limits_follow_the_address(place: Any) -> None:
     scope = {"path": PATHS[place].format(run="abcd2345", slug="lab"), "method": place.method}
@@ -219,6 +227,8 @@ def callers(worlds: tuple[World, World]) -> dict[str, tuple[bytes, str] | None]:
     def token(user: User, scope: str, **limits: Any) -> tuple[bytes, str]:
         return b"authorization", f"Bearer {token_create(user, 't', [scope], **limits)[1]}"
 
+    password = b64encode(f"ada:{token_create(mine.owner, 'password', ['launch'])[1]}".encode()).decode()
+
     browser = Browser()
     browser.force_login(mine.owner)
     return {
@@ -227,6 +237,7 @@ def callers(worlds: tuple[World, World]) -> dict[str, tuple[bytes, str] | None]:
         "wrong session": (b"cookie", f"{settings.SESSION_COOKIE_NAME}=abc"),
         "session": (b"cookie", f"{settings.SESSION_COOKIE_NAME}={browser.cookies[settings.SESSION_COOKIE_NAME].value}"),
         "launch": token(mine.owner, "launch"),
+        "password": (b"authorization", f"Basic {password}"),
         "read": token(mine.owner, "read"),
         "viewer": token(viewer, "launch"),
         "other": token(theirs.owner, "launch"),
@@ -237,11 +248,11 @@ def callers(worlds: tuple[World, World]) -> dict[str, tuple[bytes, str] | None]:
 @pytest.mark.parametrize(
     ("place", "passing", "unknown"),
     [
-        (EVENTS, {"launch", "own run"}, {"nobody", "wrong token", "wrong session", "session"}),
-        (CONTENTS, {"launch", "session"}, {"nobody", "wrong token", "wrong session"}),
-        (FILES, {"launch", "session"}, {"nobody", "wrong token", "wrong session"}),
-        (DATA, {"launch", "session", "other"}, {"nobody", "wrong token", "wrong session"}),
-        (None, {"launch", "session", "other", "read", "viewer", "own run"}, {"nobody", "wrong token", "wrong session"}),
+        (EVENTS, {"launch", "own run"}, {"nobody", "wrong token", "wrong session", "session", "password"}),
+        (CONTENTS, {"launch", "password", "session"}, {"nobody", "wrong token", "wrong session"}),
+        (FILES, {"launch", "password", "session"}, {"nobody", "wrong token", "wrong session"}),
+        (DATA, {"launch", "password", "session", "other"}, {"nobody", "wrong token", "wrong session"}),
+        (None, {"launch", "password", "session", "other", "read", "viewer", "own run"}, {"nobody", "wrong token", "wrong session"}),
     ],
 )  # fmt: skip
 def test_large_bodies_are_of_callers_who_may_write_there(
