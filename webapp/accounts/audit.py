@@ -8,7 +8,7 @@ from django.utils.dateparse import parse_date, parse_datetime
 
 from training_core.errors import ConfigError
 from troupe_client.documents import projects as documents
-from webapp.accounts.models import AuditEntry, Project
+from webapp.accounts.models import ApiToken, AuditEntry, Project
 from webapp.accounts.permissions import Person
 
 PAGE = 50
@@ -25,6 +25,12 @@ def audit_note(user: Person, project: Project | None, act: str, target: str = ""
     AuditEntry.objects.create(
         project=project, user_id=who, token=token, act=act, target=target[:200], details=details
     )
+
+
+def audit_once(token: ApiToken, project: Project, act: str, target: str) -> None:
+    """Write an entry for the first of the acts that a program repeats with its token, such as reports of values to a run."""
+    if not token.audit_entries.filter(act=act, target=target).exists():
+        audit_note(token.user, project, act, target)
 
 
 def audit_read(

@@ -8,9 +8,10 @@ from hmac import compare_digest
 
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from webapp.accounts.audit import audit_note
 from webapp.accounts.models import ApiToken, LoginLink, Project, User
 from webapp.accounts.permissions import Person
 from webapp.common.compiled import CompiledQuery
@@ -133,10 +134,16 @@ def launches_permit(user: Person) -> None:
         )
 
 
+@transaction.atomic
 def token_revoke(user: User, pk: int) -> bool:
     """Revoke a token of this user permanently. Returns False if the user has no such active token."""
-    mine = ApiToken.objects.filter(pk=pk, user=user, revoked_at=None)
-    return mine.update(revoked_at=timezone.now()) > 0
+    token = ApiToken.objects.select_for_update().filter(pk=pk, user=user, revoked_at=None).first()
+    if token is None:
+        return False
+    token.revoked_at = timezone.now()
+    token.save(update_fields=["revoked_at"])
+    audit_note(user, token.project, "token.revoke", token.name, prefix=token.prefix)
+    return True
 
 
 def run_tokens_revoke(run_id: str) -> int:
@@ -165,6 +172,20 @@ def link_create(user: User, lifetime: timedelta = LINK_LIFETIME) -> str:
     return secret
 
 
+def _link(secret: str) -> QuerySet[LoginLink]:
+    return LoginLink.objects.select_related("user").filter(digest=digest_of(secret))
+
+
+def link_user(secret: str) -> User | None:
+    """Return the user whom `link_use` would return."""
+    link = _link(secret).first()
+    return link.user if link and _lasts(link) else None
+
+
+def _lasts(link: LoginLink) -> bool:
+    return link.used_at is None and link.expires_at > timezone.now() and link.user.is_active
+
+
 @transaction.atomic
 def link_use(secret: str) -> User | None:
     """Return the user of the link on its first use; None for an unknown, used or expired link.
@@ -172,18 +193,8 @@ def link_use(secret: str) -> User | None:
     The row lock makes two simultaneous clicks one login. The lookup is by digest, so its timing reveals nothing about
     the secret.
     """
-    link = (
-        LoginLink.objects.select_for_update(of=("self",))
-        .select_related("user")
-        .filter(digest=digest_of(secret))
-        .first()
-    )
-    if (
-        link is None
-        or link.used_at is not None
-        or link.expires_at <= timezone.now()
-        or not link.user.is_active
-    ):
+    link = _link(secret).select_for_update(of=("self",)).first()
+    if link is None or not _lasts(link):
         return None
     link.used_at = timezone.now()
     link.save(update_fields=["used_at"])

@@ -1,22 +1,13 @@
 """URLs of the account pages."""
 
-from django.contrib.auth.views import LoginView, LogoutView
+from django.contrib.auth.views import LogoutView
 from django.urls import path
 
 from webapp.accounts import views
-from webapp.accounts.views import LoginForm
 
 app_name = "accounts"
 urlpatterns = [
-    path(
-        "login/",
-        LoginView.as_view(
-            template_name="accounts/login.html",
-            authentication_form=LoginForm,
-            redirect_authenticated_user=True,
-        ),
-        name="login",
-    ),
+    path("login/", views.Login.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("link/<str:secret>/", views.link, name="link"),
     path("tokens/", views.tokens, name="tokens"),

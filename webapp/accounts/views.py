@@ -1,6 +1,5 @@
 """Login, login links, tokens, password; projects, their members, tokens and audit log."""
 
-from datetime import datetime, timedelta
 from typing import Any, cast
 
 from django import forms
@@ -8,18 +7,20 @@ from django.contrib import messages
 from django.contrib.auth import login, update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, SetPasswordForm
+from django.contrib.auth.views import LoginView
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from training_core.errors import ConfigError
-from webapp.accounts.audit import FIELDS, audit_acts, audit_people, audit_read
-from webapp.accounts.models import ApiToken, AuditEntry, Membership, Project, User
+from troupe_client.documents.projects import TokenBody
+from webapp.accounts.audit import FIELDS, audit_acts, audit_note, audit_people, audit_read
+from webapp.accounts.granting import token_grant
+from webapp.accounts.models import AuditEntry, Membership, Project, User
 from webapp.accounts.permissions import is_owner
 from webapp.accounts.selectors import (
     members_list,
@@ -31,10 +32,10 @@ from webapp.accounts.selectors import (
 )
 from webapp.accounts.services import member_remove, member_set, project_create
 from webapp.accounts.throttling import WINDOW, failure_note, too_many_failures
-from webapp.accounts.tokens import PERSONAL_SCOPES, link_use, token_create, token_revoke
+from webapp.accounts.tokens import link_use, link_user, token_revoke
 from webapp.common.redirects import local_address
 
-MOST_RUNS = 100_000
+MOST_RUNS = 10_000
 LIFETIMES = {"30": "in 30 days", "365": "in a year", "": "never"}
 
 
@@ -92,15 +93,16 @@ class TokenForm(forms.Form):
         field = cast("forms.ModelChoiceField[Project]", self.fields["project"])
         field.queryset = projects_visible(user)
 
-    def scopes(self) -> list[str]:
-        """Return the selected scope and the scopes it includes."""
-        last = PERSONAL_SCOPES.index(ApiToken.Scope(self.cleaned_data["scope"]))
-        return [str(scope) for scope in PERSONAL_SCOPES[: last + 1]]
-
-    def expires(self) -> datetime | None:
-        """Return the expiry time, or None for a token that does not expire."""
-        days = self.cleaned_data["days"]
-        return timezone.now() + timedelta(days=int(days)) if days else None
+    def body(self) -> TokenBody:
+        """Return the token that the valid form describes."""
+        given, project = self.cleaned_data, self.cleaned_data["project"]
+        return TokenBody(
+            name=given["name"],
+            scope=given["scope"],
+            project=project.slug if project else "",
+            runs_per_day=given["runs"],
+            days=int(given["days"] or 0),
+        )
 
 
 class ProjectForm(forms.Form):
@@ -164,15 +166,36 @@ def tokens_page(request: HttpRequest, slug: str) -> HttpResponse:
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
+class Login(LoginView):
+    """The login page."""
+
+    template_name = "accounts/login.html"
+    authentication_form = LoginForm
+    redirect_authenticated_user = True
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        """Log in."""
+        user = form.get_user()
+        audit_note(user, None, "account.login", user.username, by="password")
+        return super().form_valid(form)
+
+
 @login_not_required
 @never_cache
-@require_GET
+@require_http_methods(["GET", "POST"])
 def link(request: HttpRequest, secret: str) -> HttpResponse:
-    """Log in with a single-use link; if the link is invalid, a user who is logged in stays logged in."""
-    user = link_use(secret)
+    """Log in with a single-use link; if the link is invalid, a user who is logged in stays logged in.
+
+    A browser in which another user is logged in is asked first: a link may be sent to somebody who is not to notice the change.
+    """
     target = HttpResponseRedirect(local_address(request.GET.get("next", ""), reverse("runs:list")))
+    meant = link_user(secret)
+    if request.method == "GET" and meant and request.user.is_authenticated and request.user != meant:
+        return render(request, "accounts/link_asks.html", {"meant": meant})
+    user = link_use(secret)
     if user is not None:
         login(request, user, backend=BACKEND)
+        audit_note(user, None, "account.login", user.username, by="link")
         return target
     if request.user.is_authenticated:
         return target
@@ -186,14 +209,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
     user = _person(request)
     form, secret = TokenForm(user, request.POST or None), ""
     if request.method == "POST" and form.is_valid():
-        _, secret = token_create(
-            user,
-            form.cleaned_data["name"],
-            form.scopes(),
-            expires=form.expires(),
-            project=form.cleaned_data["project"],
-            runs_per_day=form.cleaned_data["runs"],
-        )
+        _, secret = token_grant(user, form.body())
         form = TokenForm(user)
     context = {
         "form": form,
@@ -276,6 +292,7 @@ def password(request: HttpRequest) -> HttpResponse:
     form = form_class(user, request.POST or None)
     if request.method == "POST" and form.is_valid():
         update_session_auth_hash(request, form.save())
+        audit_note(user, None, "account.password", user.username)
         messages.success(request, "The password is set.")
         return redirect("accounts:password")
     context = {"form": form, "place": "tokens", "tab": "password"}

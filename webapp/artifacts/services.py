@@ -364,7 +364,8 @@ def run_file_store(user: Person, run: Run, path: str, read: Callable[[int], byte
         version = version or _stored(user, run.project, body, run, None)
         replaced = version.files.filter(path=path).exclude(sha256=sha256)
         hashes = set(replaced.values_list("sha256", flat=True))
-        replaced.delete()
+        if replaced.delete()[0]:
+            audit_note(user, run.project, "artifact.replace", str(version), path=path)
         file, _ = ArtifactFile.objects.get_or_create(
             version=version, path=path, defaults={"size": size, "sha256": sha256}
         )

@@ -13,7 +13,8 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from webapp.accounts.models import ApiToken
+from webapp.accounts.audit import audit_once
+from webapp.accounts.models import ApiToken, Project
 from webapp.accounts.permissions import can_edit_run
 from webapp.accounts.tokens import token_covers, token_find
 from webapp.ingest.batches import MAX_BODY, IngestRejected, Room, too_large
@@ -28,7 +29,7 @@ logger = logging.getLogger(__name__)
 def events(request: HttpRequest, run_id: str) -> HttpResponse:
     """Store one batch."""
     try:
-        check_token(request.headers.get("Authorization", ""), run_id)
+        token = check_token(request.headers.get("Authorization", ""), run_id)
         with Room() as room:
             body = _body(request, room)
             answer = batch_store(run_id, body, request.headers.get("Content-Encoding", ""), room)
@@ -40,11 +41,13 @@ def events(request: HttpRequest, run_id: str) -> HttpResponse:
     except (OperationalError, InterfaceError) as error:
         logger.warning("Events wait: the database does not answer: %s", error)
         return JsonResponse({"code": "unavailable", "detail": "the database does not answer"}, status=503)
+    if token.run_id is None:
+        audit_once(token, Project.objects.get(runs=run_id), "run.report", run_id)
     return JsonResponse({"acknowledged": answer.acknowledged, "command": answer.command})
 
 
-def check_token(authorization: str, run_id: str) -> None:
-    """Check that this header permits writing to the run: with the run's own token, or one with the scope launch of a user
+def check_token(authorization: str, run_id: str) -> ApiToken:
+    """Return the token of this header if it permits writing to the run: the run's own token, or one with the scope launch of a user
     who can edit the run (for `troupe sync`).
 
     Raises IngestRejected.
@@ -57,6 +60,7 @@ def check_token(authorization: str, run_id: str) -> None:
         raise IngestRejected(
             403, {"code": "forbidden", "detail": "this token cannot write events of this run"}
         )
+    return token
 
 
 def _may_write(token: ApiToken, run_id: str) -> bool:

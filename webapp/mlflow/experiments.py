@@ -87,7 +87,19 @@ def _store(experiment: MlflowExperiment) -> MlflowExperiment:
 
 
 def _get(call: Call) -> Json:
-    return {"experiment": _document(experiment_get(call, call.text("experiment_id")))}
+    return {"experiment": _shown(call, call.text("experiment_id"))}
+
+
+def _shown(call: Call, wanted: str) -> Json:
+    """Return the document of an experiment. Default is there for its readers before a run creates it."""
+    found = experiments_named(call, [wanted]).first()
+    if found is None and wanted == "0":
+        project = call.project
+        times = {"created_at": project.created_at, "updated_at": project.created_at}
+        found = MlflowExperiment(pk=0, project=project, name=DEFAULT, **times)
+    if found is None:
+        raise MlflowError.unknown(f"experiment {wanted!r}")
+    return _document(found)
 
 
 def _get_by_name(call: Call) -> Json:
@@ -95,7 +107,7 @@ def _get_by_name(call: Call) -> Json:
     experiment = MlflowExperiment.objects.filter(project=call.project, name=name).first()
     if experiment is None and name != DEFAULT:
         raise MlflowError.unknown(f"experiment {name!r}")
-    return {"experiment": _document(experiment or experiment_get(call, "0"))}
+    return {"experiment": _document(experiment) if experiment else _shown(call, "0")}
 
 
 def _search(call: Call) -> Json:

@@ -3,14 +3,14 @@
 import re
 from base64 import b64decode
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import wraps
 from io import BytesIO
 from typing import Any
 
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import PermissionDenied, ValidationError
-from django.db import DataError, InterfaceError, OperationalError
+from django.db import DataError, InterfaceError, OperationalError, transaction
 from django.http import Http404, HttpRequest
 from django.http.response import HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import get_object_or_404, redirect
@@ -28,11 +28,13 @@ from webapp.artifacts.contents import file_response
 from webapp.artifacts.models import ArtifactFile
 from webapp.artifacts.services import run_file_store, run_version
 from webapp.mlflow import experiments, logged_models, runs
-from webapp.mlflow.protocol import Call, Json, MlflowError
+from webapp.mlflow.audit import EVERY, operation_note
+from webapp.mlflow.protocol import Call, Function, Json, MlflowError
 from webapp.runs.models import Run
 from webapp.runs.states import TransitionRefused
 
 OPERATIONS = experiments.OPERATIONS | runs.OPERATIONS | logged_models.OPERATIONS
+DELETIONS = {("POST", "experiments/delete"), ("DELETE", "logged-models/ID")}
 STORED = "Troupe stores experiments, runs, metrics, parameters, tags, data sets, artifacts and logged models of MLflow"
 ERRORS: tuple[tuple[tuple[type[Exception], ...], str, int], ...] = (
     ((Http404,), "RESOURCE_DOES_NOT_EXIST", 404),
@@ -108,21 +110,35 @@ def _query(request: HttpRequest) -> Json:
 @_answered
 def operate(request: HttpRequest, slug: str, name: str) -> HttpResponseBase:
     """Answer an operation, such as runs/create."""
-    reads = request.method == "GET" or name.endswith("/search")
     operation, named = name, {}
     if match := _MODEL.fullmatch(name):
         operation = f"logged-models/ID{'/tags/KEY' if match[3] else match[2] or ''}"
         named = {"model_id": match[1], "tag_key": match[3]}
-    scope = ApiToken.Scope.READ if reads else ApiToken.Scope.LAUNCH
-    call = _call(request, slug, scope, _query(request) | named)
-    function = OPERATIONS.get((str(request.method), operation))
+    key = (str(request.method), operation)
+    call = _call(request, slug, _scope(*key), _query(request) | named)
+    function = OPERATIONS.get(key)
     if function is None:
         message = f"{request.method} {name} is not supported: {STORED}, but no model registry and traces"
         raise MlflowError("ENDPOINT_NOT_FOUND", message, 404)
     if request.method != "GET" and request.body:
         body: Any = StrictJSONParser().parse(BytesIO(request.body))
         call = Call(call.user, (body if isinstance(body, dict) else {}) | named, slug)
-    return JsonResponse(function(call))
+    return JsonResponse(_done(call, key, function))
+
+
+def _scope(method: str, operation: str) -> ApiToken.Scope:
+    """Return the scope of an operation: as in the REST API, deletions other than of tags and of single runs need admin."""
+    if method == "GET" or operation.endswith("/search"):
+        return ApiToken.Scope.READ
+    return ApiToken.Scope.ADMIN if (method, operation) in DELETIONS else ApiToken.Scope.LAUNCH
+
+
+def _done(call: Call, key: tuple[str, str], function: Function) -> Json:
+    """Call the function, and write its entry in the audit log."""
+    with transaction.atomic() if key in EVERY else nullcontext():
+        answer = function(call)
+        operation_note(call, key, answer)
+    return answer
 
 
 def _file(call: Call, path: str) -> tuple[Run, str]:

@@ -146,7 +146,9 @@ def _keep(report: Report, user: Person, title: str, text: str, kind: str) -> Rep
     newest = report.versions.first()
     now = timezone.now()
     if not (newest and _extends(newest, user, kind, now)):
-        return _version(report, user, title, text, kind)
+        version = _version(report, user, title, text, kind)
+        audit_note(user, report.project, "report.edit", str(report.pk), version=version.number, kind=kind)
+        return version
     newest.title, newest.text, newest.updated_at = title, text, now
     newest.save()
     return newest

@@ -175,6 +175,16 @@ def test_the_page_logs_in_and_then_says_that_it_is_used(user: User, client: Clie
     assert client.get(address).status_code == 302, "who is logged in already is sent on"
 
 
+def test_another_users_browser_asks_first(user: User, stranger: User, client: Client) -> None:
+    client.force_login(stranger)
+    address = f"/account/link/{link_create(user)}/"
+    asked = client.get(address)
+    assert asked.status_code == 200 and "Log in as ada" in asked.content.decode()
+    assert client.session["_auth_user_id"] == str(stranger.pk)
+    assert client.post(address).status_code == 302
+    assert client.session["_auth_user_id"] == str(user.pk)
+
+
 def test_looking_without_opening_does_not_use_it_up(user: User, client: Client) -> None:
     secret = link_create(user)
     assert client.head(f"/account/link/{secret}/").status_code == 405

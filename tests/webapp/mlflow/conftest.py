@@ -62,6 +62,6 @@ def tracking(transactional_db: None, live_server: Any) -> dict[str, str]:
     user = User.objects.create_user("ada")
     lab = Project.objects.create(slug="lab", name="Lab")
     Membership.objects.create(project=lab, user=user, level=Membership.Level.OWNER)
-    secret = token_create(user, "mlflow", ["launch"])[1]
+    secret = token_create(user, "mlflow", ["admin"])[1]
     path = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/root"), "OMP_NUM_THREADS": "1"}
     return path | {"MLFLOW_TRACKING_URI": f"{live_server.url}/mlflow", "MLFLOW_TRACKING_TOKEN": secret}

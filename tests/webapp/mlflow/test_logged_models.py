@@ -28,7 +28,7 @@ def model(ask: Ask, experiment: str, run_id: str) -> Model:
     return create(ask, experiment, name="net", source_run_id=run_id, model_type="x", params=params, tags=tags)
 
 
-def test_a_model_is_described(ask: Ask, experiment: str, run_id: str, model: Model) -> None:
+def test_a_model_is_described(user: User, ask: Ask, experiment: str, run_id: str, model: Model) -> None:
     path = f"logged-models/{model['model_id']}"
     assert (model["status"], model["source_run_id"]) == ("LOGGED_MODEL_PENDING", run_id)
     ask("PATCH", f"{path}/tags", tags=[{"key": "a", "value": "2"}, {"key": "b/c", "value": "3"}])
@@ -49,7 +49,8 @@ def test_a_model_is_described(ask: Ask, experiment: str, run_id: str, model: Mod
     assert {item["key"]: item["value"] for item in read["data"]["params"]} == {
         "lr": "0.1", "size": "9", "api_key": MASK,
     }  # fmt: skip
-    ask("DELETE", path)
+    ask("DELETE", path, 403)
+    asker(token_create(user, "all", ["admin"])[1])("DELETE", path)
     ask("GET", path, 404)
     assert ask("POST", "logged-models/search", experiment_ids=[experiment]) == {"models": []}
 

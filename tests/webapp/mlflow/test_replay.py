@@ -7,6 +7,9 @@ from typing import Any
 
 from django.test import Client
 
+from webapp.accounts.models import Project, User
+from webapp.accounts.tokens import token_create
+
 EXCHANGE = Path(__file__).with_name("exchange.json")
 ROOT = "/mlflow/api/2.0/"
 _VOLATILE = ("creation_time", "last_update_time")
@@ -35,7 +38,8 @@ def ask(client: Client, step: dict[str, Any]) -> Any:
     return client.post(path, json.dumps(step["json"]), content_type="application/json")
 
 
-def test_the_recorded_requests_get_the_recorded_responses(secret: str) -> None:
+def test_the_recorded_requests_get_the_recorded_responses(user: User, project: Project) -> None:
+    secret = token_create(user, "all", ["admin"])[1]
     client = Client(headers={"Authorization": f"Bearer {secret}"})
     steps = json.loads(EXCHANGE.read_text())
     assert len(steps) > 30
