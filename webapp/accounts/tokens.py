@@ -177,7 +177,7 @@ def _link(secret: str) -> QuerySet[LoginLink]:
 
 
 def link_user(secret: str) -> User | None:
-    """Return the user whom `link_use` would return."""
+    """Return the user that `link_use` would log in."""
     link = _link(secret).first()
     return link.user if link and _lasts(link) else None
 

@@ -95,13 +95,13 @@ class TokenForm(forms.Form):
 
     def body(self) -> TokenBody:
         """Return the token that the valid form describes."""
-        given, project = self.cleaned_data, self.cleaned_data["project"]
+        values, project = self.cleaned_data, self.cleaned_data["project"]
         return TokenBody(
-            name=given["name"],
-            scope=given["scope"],
+            name=values["name"],
+            scope=values["scope"],
             project=project.slug if project else "",
-            runs_per_day=given["runs"],
-            days=int(given["days"] or 0),
+            runs_per_day=values["runs"],
+            days=int(values["days"] or 0),
         )
 
 

@@ -60,8 +60,8 @@ def _object(call: Call, operation: str, answer: Json) -> tuple[str, Project]:
         return target, Project.objects.get(runs__mlflow__logged_models=target)
     target = str(answer.get("experiment_id") or call.arguments.get("experiment_id"))
     experiments = MlflowExperiment.objects.select_related("project")
-    found = experiments.filter(pk=int(target)).first() if target != "0" else None
-    return target, found.project if found else call.project
+    experiment = experiments.filter(pk=int(target)).first() if target != "0" else None
+    return target, experiment.project if experiment else call.project
 
 
 @lru_cache(maxsize=4096)

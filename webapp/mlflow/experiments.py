@@ -92,14 +92,14 @@ def _get(call: Call) -> Json:
 
 def _shown(call: Call, wanted: str) -> Json:
     """Return the document of an experiment. Default is there for its readers before a run creates it."""
-    found = experiments_named(call, [wanted]).first()
-    if found is None and wanted == "0":
+    experiment = experiments_named(call, [wanted]).first()
+    if experiment is None and wanted == "0":
         project = call.project
         times = {"created_at": project.created_at, "updated_at": project.created_at}
-        found = MlflowExperiment(pk=0, project=project, name=DEFAULT, **times)
-    if found is None:
+        experiment = MlflowExperiment(pk=0, project=project, name=DEFAULT, **times)
+    if experiment is None:
         raise MlflowError.unknown(f"experiment {wanted!r}")
-    return _document(found)
+    return _document(experiment)
 
 
 def _get_by_name(call: Call) -> Json:

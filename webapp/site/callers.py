@@ -46,7 +46,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Place:
+class Upload:
     """Addresses with larger bodies than forms and calls of the API."""
 
     path: re.Pattern[str]
@@ -57,47 +57,47 @@ class Place:
     """Whether the user may write there; the text is the group of the path."""
 
 
-EVENTS = Place(re.compile(r"/api/v1/runs/([^/]+)/events/"), "POST", MAX_BODY, can_edit_run)
-PLACES = (
+EVENTS = Upload(re.compile(r"/api/v1/runs/([^/]+)/events/"), "POST", MAX_BODY, can_edit_run)
+UPLOADS = (
     EVENTS,
-    Place(
+    Upload(
         re.compile(r"/api/v1/projects/([^/]+)/artifact-contents/[^/]+/"), "PUT", LARGEST_FILE,
         lambda user, slug: projects_editable(user).filter(slug=slug).exists(),
     ),
-    Place(
+    Upload(
         re.compile(r"(?:/mlflow(?:/[^/]+)?)?/api/[^/]+/mlflow-artifacts/artifacts/([^/]+)/.+"), "PUT", LARGEST_FILE, can_edit_run
     ),
-    Place(re.compile(r"/experiments/data()/"), "POST", LARGEST + FORM, lambda user, _: projects_editable(user).exists()),
+    Upload(re.compile(r"/experiments/data()/"), "POST", LARGEST + FORM, lambda user, _: projects_editable(user).exists()),
 )  # fmt: skip
 
 
 def limit_of(scope: Mapping[str, Any]) -> int:
     """Return the maximum bytes of a request's body."""
-    place, _ = _place_of(scope)
-    return place.most if place else settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    upload, _ = _upload_of(scope)
+    return upload.most if upload else settings.DATA_UPLOAD_MAX_MEMORY_SIZE
 
 
 def caller_check(scope: Mapping[str, Any]) -> object:
     """Return what names the caller of a request, for counting. Raises Refused."""
-    place, name = _place_of(scope)
+    upload, name = _upload_of(scope)
     headers = headers_of(scope)
     authorization = headers.get(b"authorization", "")
     try:
-        if place is EVENTS:
+        if upload is EVENTS:
             return _reporter(authorization, name)
-        user = _by_token(authorization, place) if authorization else _by_session(headers.get(b"cookie", ""))
-        if place and not place.permits(user, name):
+        user = _by_token(authorization, upload) if authorization else _by_session(headers.get(b"cookie", ""))
+        if upload and not upload.permits(user, name):
             raise Refused(404, "resource_does_not_exist", "there is nothing here to which you may write")
     except (OperationalError, InterfaceError) as error:
         raise Refused(503, "temporarily_unavailable", "the database does not answer; try again") from error
     return user.pk
 
 
-def _place_of(scope: Mapping[str, Any]) -> tuple[Place | None, str]:
-    for place in PLACES:
-        match = place.path.fullmatch(scope["path"])
-        if match and scope["method"] == place.method:
-            return place, match[1]
+def _upload_of(scope: Mapping[str, Any]) -> tuple[Upload | None, str]:
+    for upload in UPLOADS:
+        match = upload.path.fullmatch(scope["path"])
+        if match and scope["method"] == upload.method:
+            return upload, match[1]
     return None, ""
 
 
@@ -109,12 +109,12 @@ def _reporter(authorization: str, run_id: str) -> str:
     return run_id
 
 
-def _by_token(authorization: str, place: Place | None) -> User:
+def _by_token(authorization: str, upload: Upload | None) -> User:
     token = token_find(secret_of(authorization))
     where = "create one under Account, API tokens"
     if token is None:
         raise Refused(401, "unauthenticated", f"this token is unknown, expired or revoked; {where}")
-    if place and not token_covers(token, ApiToken.Scope.LAUNCH):
+    if upload and not token_covers(token, ApiToken.Scope.LAUNCH):
         raise Refused(403, "permission_denied", f"this token lacks the scope launch; {where}")
     return token.user
 

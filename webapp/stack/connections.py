@@ -1,7 +1,7 @@
 """Connections that wait for their client: for the head of a request, or for its body.
 
 They cost memory and file descriptors before anybody is known, so their number is bounded, in all and for each address. Beyond a bound
-the oldest one ends: a client that sends its request at once is served beside any number of clients that never do.
+the oldest one ends: a client that sends its request at once is served however many clients never do.
 """
 
 import asyncio

@@ -83,8 +83,8 @@ def episodes(user: Person, request: Request, run_id: str, query: Filters) -> Pag
     """Return the matching episodes of a run, newest first."""
     run, filters = run_get(user, run_id), query.values()
     with search_limited() if filters else nullcontext():
-        found: Page[documents.Episode] = _episodes(request, run, query, filters)
-        return found
+        page: Page[documents.Episode] = _episodes(request, run, query, filters)
+        return page
 
 
 def _episodes(request: Request, run: Run, query: Filters, filters: dict[str, Any]) -> Any:

@@ -15,11 +15,11 @@ from webapp.accounts.models import Membership, User
 from webapp.accounts.tokens import token_create
 from webapp.site import bodies
 from webapp.site.bodies import PART, Bodies, Received
-from webapp.site.callers import FORM, PLACES, Refused, caller_check, limit_of
+from webapp.site.callers import FORM, UPLOADS, Refused, caller_check, limit_of
 from webapp.site.handler import THREADS
 from webapp.stack.connections import Waiting
 
-EVENTS, CONTENTS, FILES, DATA = PLACES
+EVENTS, CONTENTS, FILES, DATA = UPLOADS
 LEFT = {"type": "http.disconnect"}
 
 
@@ -198,10 +198,10 @@ def test_files_of_mlflow_have_three_addresses(prefix: str) -> None:
     assert set(Refused(401, "unauthenticated", "log in").document(path)) == {"error_code", "message"}
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_limits_follow_the_address(place: Any) -> None:
-    scope = {"path": PATHS[place].format(run="abcd2345", slug="lab"), "method": place.method}
-    assert limit_of(scope) == place.most > settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+@pytest.mark.parametrize("upload", UPLOADS)
+def test_limits_follow_the_address(upload: Any) -> None:
+    scope = {"path": PATHS[upload].format(run="abcd2345", slug="lab"), "method": upload.method}
+    assert limit_of(scope) == upload.most > settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     assert limit_of(scope | {"method": "PATCH"}) == settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     assert DATA.most > FORM
 
@@ -246,7 +246,7 @@ def callers(worlds: tuple[World, World]) -> dict[str, tuple[bytes, str] | None]:
 
 
 @pytest.mark.parametrize(
-    ("place", "passing", "unknown"),
+    ("upload", "passing", "unknown"),
     [
         (EVENTS, {"launch", "own run"}, {"nobody", "wrong token", "wrong session", "session", "password"}),
         (CONTENTS, {"launch", "password", "session"}, {"nobody", "wrong token", "wrong session"}),
@@ -256,11 +256,11 @@ def callers(worlds: tuple[World, World]) -> dict[str, tuple[bytes, str] | None]:
     ],
 )  # fmt: skip
 def test_large_bodies_are_of_callers_who_may_write_there(
-    place: Any, passing: set[str], unknown: set[str], callers: Any, worlds: tuple[World, World]
+    upload: Any, passing: set[str], unknown: set[str], callers: Any, worlds: tuple[World, World]
 ) -> None:
     things = worlds[0].things
-    path = PATHS[place].format(run=things["run"], slug=things["slug"]) if place else "/api/v1/runs/"
-    method = place.method if place else "POST"
+    path = PATHS[upload].format(run=things["run"], slug=things["slug"]) if upload else "/api/v1/runs/"
+    method = upload.method if upload else "POST"
     statuses = {name: told(path, method, header) for name, header in callers.items()}
     assert {name for name, status in statuses.items() if status == 200} == passing
     assert {name for name, status in statuses.items() if status == 401} == unknown
