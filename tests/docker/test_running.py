@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.docker.run_containers import main
 from tests.docker.running import CheckFailed, curve_of
 
 
@@ -32,3 +33,11 @@ def test_what_is_not_whole_is_told(found: list[tuple[int, int]], told: str) -> N
     with pytest.raises(CheckFailed) as error:
         curve_of(found, 5)
     assert told in str(error.value)
+
+
+@pytest.mark.parametrize(("options", "status"), [([], 1), (["--optional"], 0)])
+def test_without_an_engine_only_the_optional_check_succeeds(
+    options: list[str], status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--compose", "no-such-engine compose", *options]) == status
+    assert "no-such-engine cannot be started" in capsys.readouterr().out
