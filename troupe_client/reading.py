@@ -26,7 +26,7 @@ class StoredRun:
     def __init__(self, server: Server, document: dict[str, Any]) -> None:
         self.document = document
         self.id, self.name, self.state = (str(document[field]) for field in ("id", "name", "state"))
-        self.url = server.address(document["links"]["page"])
+        self.url = server.page(document["links"]["page"])
         self._server = server
 
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,10 +64,16 @@ class Server:
     token: str
     timeout: float = 30.0
     """Seconds for a request that is not streamed."""
+    public_url: str = ""
+    """Address of the pages, where it is another one."""
 
     def address(self, path: str) -> str:
-        """The URL of a path."""
+        """The URL of a path for requests."""
         return self.url.rstrip("/") + path
+
+    def page(self, path: str) -> str:
+        """The URL of a path for people."""
+        return (self.public_url or self.url).rstrip("/") + path
 
     def call(self, path: str, body: Any = None, **query: Any) -> Any:
         """Send GET, or POST if there is a body, and return the JSON response. Raises ServerAway, ServerFailure."""
@@ -221,13 +227,13 @@ def find_server() -> Server:
         raise ServerFailure(
             f"TROUPE_TOKEN is not set. Create a token on {url.rstrip('/')}/account/tokens/ and set it"
         )
-    return Server(local.url, token or local.token)
+    return replace(local, token=token or local.token)
 
 
 def _read_local(path: Path) -> Server:
     try:
         local = json.loads(path.read_text())
-        return Server(local["url"], local["token"])
+        return Server(local["url"], local["token"], public_url=local.get("public_url", ""))
     except FileNotFoundError:
         raise ServerFailure(
             f"no Troupe server runs here ({path} does not exist). Start one with `troupe up`, set TROUPE_HOME to the data folder "

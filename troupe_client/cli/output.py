@@ -109,7 +109,7 @@ def _cell(value: Any) -> str:
 
 def print_launched(server: Server, run: dict[str, Any], as_json: bool) -> None:
     """Print a launched run: id, state and the address of its page."""
-    print_result(run, as_json, f"{run['id']}  {run['state']}  {server.address(run['links']['page'])}")
+    print_result(run, as_json, f"{run['id']}  {run['state']}  {server.page(run['links']['page'])}")
     if not as_json and run["reason"]:
         print_line(f"{run['reason']} {run['remedy']}".strip(), "yellow")
 

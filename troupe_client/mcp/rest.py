@@ -43,10 +43,16 @@ class Rest:
     client: httpx.AsyncClient
     tool: str = ""
     """Name of the calling tool, for the audit log."""
+    public_url: str = ""
+    """Address of the pages, where it is not the client's."""
 
     def named(self, tool: str) -> Self:
         """Return the API for the calls of a tool."""
         return replace(self, tool=tool)
+
+    def page(self, path: str) -> str:
+        """The URL of a path for people."""
+        return (self.public_url or str(self.client.base_url)).rstrip("/") + path
 
     async def call(self, path: str, body: Mapping[str, Any] | None = None, **query: Any) -> Any:
         """Send GET, or POST if there is a body, and return the JSON response. Raises ServerAway, ServerFailure."""

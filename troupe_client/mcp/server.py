@@ -68,7 +68,7 @@ async def serve_stdio(server: server_api.Server) -> None:
         trust_env=False,
         verify=server_api.trusted(server.url),
     ) as client:
-        rest = Rest(client)
+        rest = Rest(client, public_url=server.public_url)
         scopes = (await rest.call("/api/v1/token/"))["scopes"]
         async with stdio_server() as (receiving, sending):
             serving = assistant_server(rest, scopes)

@@ -197,7 +197,7 @@ def _run(rest: Rest, run: Mapping[str, Any], **more: Any) -> str:
 
 def _line(rest: Rest, run: Mapping[str, Any], **more: Any) -> str:
     more["headline"] = {key: value for key, value in run["headline"].items() if not isinstance(value, dict)}
-    return brief(run, RUN, page=str(rest.client.base_url).rstrip("/") + run["links"]["page"], **more)
+    return brief(run, RUN, page=rest.page(run["links"]["page"]), **more)
 
 
 def _matching(lines: list[str], find: str, *, own: bool = False) -> str:

@@ -124,7 +124,7 @@ class ClientRun:
         self.id = run_id
         self.name = (opened and opened.name) or name or run_id
         self.state = "running"
-        self.url = opened.server.address(opened.page or f"/runs/{run_id}/") if opened else ""
+        self.url = opened.server.page(opened.page or f"/runs/{run_id}/") if opened else ""
         """Address of the run's page; empty if offline or disabled."""
         self.folder = folder
         self.step = opened.step if opened else 0

@@ -44,7 +44,7 @@ from webapp.run_table.filters import runs_list
 from webapp.runs.configs import groupings
 from webapp.runs.models import ACTIVE_STATES, Run
 from webapp.runs.selectors import runs_visible
-from webapp.shares.services import share_make, share_path
+from webapp.shares.services import share_link, share_make
 from webapp.transcripts.episode_views import Strips
 from workers.http import cell_text
 
@@ -218,7 +218,7 @@ def compare_share(request: HttpRequest) -> HttpResponse:
         return render(
             request, "compare/shared.html", {"place": "compare", "wrong": message_of(error)}, status=400
         )
-    link = request.build_absolute_uri(share_path(secret))
+    link = share_link(request, secret)
     return render(
         request, "compare/shared.html", {"place": "compare", "link": link, "project": runs[0].project}
     )

@@ -12,7 +12,7 @@ from webapp.reports import services
 from webapp.reports.rendering import export_text
 from webapp.reports.services import report_document, report_get, text_document, version_document, version_get
 from webapp.runs.states import TransitionRefused
-from webapp.shares.services import share_make, share_path
+from webapp.shares.services import share_link, share_make
 
 MOST = 500
 routes = Routes()
@@ -105,4 +105,4 @@ def report_share(
     """Create a read-only link to a report; `link` is returned only in this response."""
     report = report_get(user, pk)
     share, secret = share_make(user, report.project, "report", str(pk), report.title, body.days)
-    return documents.ReportShare(share=share.pk, link=request.build_absolute_uri(share_path(secret)))
+    return documents.ReportShare(share=share.pk, link=share_link(request, secret))

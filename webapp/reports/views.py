@@ -30,7 +30,7 @@ from webapp.reports.services import (
     version_restore,
 )
 from webapp.shares.access import GRANTS, address_opens
-from webapp.shares.services import share_make, share_path
+from webapp.shares.services import share_link, share_make
 from webapp.transcripts.probes import parts_differ
 
 
@@ -172,7 +172,7 @@ def report_share(request: HttpRequest, pk: int) -> HttpResponse:
     """Create a read-only link, shown only in the response to its own POST."""
     report = report_get(request.user, pk)
     _, secret = share_make(request.user, report.project, "report", str(pk), title=report.title)
-    link = request.build_absolute_uri(share_path(secret))
+    link = share_link(request, secret)
     return render(request, "reports/page.html", _shown(request, report) | {"link": link})
 
 

@@ -9,8 +9,8 @@ from webapp.api.routes import Routes
 from webapp.shares.services import (
     share_document,
     share_get,
+    share_link,
     share_make,
-    share_path,
     share_revoke,
     shares_list,
 )
@@ -28,7 +28,7 @@ def shares(user: Person, slug: str) -> list[Share]:
 def share_create(user: Person, request: Request, slug: str, body: ShareBody) -> NewShare:
     """Create a link; `link` is returned only in this response."""
     share, secret = share_make(user, project_get(user, slug), **dict(body))
-    return NewShare(**dict(share_document(share)), link=request.build_absolute_uri(share_path(secret)))
+    return NewShare(**dict(share_document(share)), link=share_link(request, secret))
 
 
 @routes.post("projects/<slug:slug>/shares/<int:pk>/revoke/", name="share-revoke", admin=True)

@@ -3,7 +3,7 @@
 To create a link from another app:
 
     share, secret = share_make(user, project, "report", str(report.pk), title=report.title)
-    address = request.build_absolute_uri(share_path(secret))
+    address = share_link(request, secret)
 
 It needs an entry for its kind in webapp/shares/access.py (the views it opens, the runs they may read), and a selector
 that accepts a `Visitor`: `user.came_for("report", str(pk))` (webapp/accounts/permissions.py).
@@ -11,10 +11,11 @@ that accepts a `Visitor`: `user.came_for("report", str(pk))` (webapp/accounts/pe
 
 from datetime import timedelta
 
+from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import F, QuerySet
-from django.http import Http404
+from django.http import Http404, HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
@@ -82,6 +83,14 @@ def share_make(
 def share_path(secret: str) -> str:
     """Return the path of the link, without the host."""
     return reverse("shares:open", args=[secret])
+
+
+def share_link(request: HttpRequest, secret: str) -> str:
+    """Return the link: under the public address if it is not the one for jobs, otherwise under the address of the request."""
+    path = share_path(secret)
+    if settings.TROUPE_PUBLIC_URL != settings.TROUPE_URL:
+        return settings.TROUPE_PUBLIC_URL + path
+    return request.build_absolute_uri(path)
 
 
 @transaction.atomic

@@ -18,8 +18,8 @@ from webapp.shares.services import (
     share_document,
     share_follow,
     share_get,
+    share_link,
     share_make,
-    share_path,
     share_revoke,
     shares_list,
 )
@@ -91,7 +91,7 @@ def shares_page(request: HttpRequest, slug: str) -> HttpResponse:
         "may": can_edit(request.user, project),
         "mine": is_owner(request.user, project),
         "form": form,
-        "link": request.build_absolute_uri(share_path(secret)) if secret else "",
+        "link": share_link(request, secret) if secret else "",
         "shares": [share_document(share) for share in shares_list(project)],
         "place": "projects",
         "part": "shares",

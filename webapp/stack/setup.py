@@ -98,14 +98,17 @@ def owner_login(url: str) -> str:
     return f"{url}/account/link/{link_create(owner)}/"
 
 
-def local_token_ensure(url: str, path: Path) -> None:
-    """Write local.json: this server's address and the owner's token, reusing a token that is still active."""
+def local_token_ensure(url: str, public_url: str, path: Path) -> None:
+    """Write local.json: this server's address, that of its pages if it is another one, and the owner's token, reusing a token
+    that is still active.
+    """
     owner, _ = owner_ensure()
     secret = _kept_secret(path, owner)
     if not secret:
         ApiToken.objects.filter(user=owner, name="local").delete()
         _, secret = token_create(owner, "local", PERSONAL_SCOPES)
-    write_private(path, {"url": url, "token": secret})
+    public = {"public_url": public_url} if public_url != url else {}
+    write_private(path, {"url": url, "token": secret} | public)
 
 
 def _kept_secret(path: Path, owner: User) -> str:

@@ -93,6 +93,18 @@ def test_local_token_is_sent_to_local_server_only(tmp_path: Path, monkeypatch: p
     assert server_api.find_server().token == "secret"
 
 
+def test_pages_have_the_public_address_and_requests_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TROUPE_HOME", str(tmp_path))
+    local = {"url": "http://web:8000", "token": "secret", "public_url": "https://lab.example.org"}
+    (tmp_path / "local.json").write_text(json.dumps(local))
+    server = server_api.find_server()
+    assert (server.page("/runs/1/"), server.address("/api/")) == (
+        "https://lab.example.org/runs/1/", "http://web:8000/api/",
+    )  # fmt: skip
+
+
 def test_presets_are_listed(troupe: Troupe) -> None:
     result = troupe("presets").out
     assert "plan_path_duo" in result and "takes 1 to 2 minutes on two CPU cores" in result

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 from django.core.exceptions import PermissionDenied
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
@@ -18,7 +18,7 @@ from webapp.ingest.services import batch_store
 from webapp.runs.models import Attempt, Run
 from webapp.shares.access import EPISODE_VIEWS, KINDS
 from webapp.shares.models import ShareLink
-from webapp.shares.services import share_make, share_path, share_revoke
+from webapp.shares.services import share_link, share_make, share_path, share_revoke
 from webapp.transcripts.models import EpisodeNote
 
 
@@ -241,3 +241,13 @@ def test_the_page_makes_lists_and_ends(ada: Client, told: Run) -> None:
     share = ShareLink.objects.get()
     ada.post(f"{page}{share.pk}/revoke/")
     assert Client().get(link[1]).status_code == 410
+
+
+@pytest.mark.parametrize(
+    ("public", "host"), [("http://jobs:8000", "http://testserver"), ("https://lab.example.org",) * 2]
+)
+def test_a_link_has_the_public_address_if_there_is_one(
+    public: str, host: str, rf: RequestFactory, settings: Any
+) -> None:
+    settings.TROUPE_URL, settings.TROUPE_PUBLIC_URL = "http://jobs:8000", public
+    assert share_link(rf.get("/"), "secret") == host + share_path("secret")

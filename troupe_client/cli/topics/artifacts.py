@@ -89,7 +89,7 @@ def artifact_put(
     print_result(
         version,
         as_json,
-        f"{version['name']}:{version['version']}  {aliases}  {server.address(version['page'])}",
+        f"{version['name']}:{version['version']}  {aliases}  {server.page(version['page'])}",
     )
 
 

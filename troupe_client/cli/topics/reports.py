@@ -29,7 +29,7 @@ def report_create(
     """Create a report from a file."""
     server = find_server()
     created = server.call("/api/v1/reports/", {"title": title, "text": _read(file), "project": project})
-    page = server.address(created["links"]["page"])
+    page = server.page(created["links"]["page"])
     print_result(created, as_json, f"{created['id']}  {created['title']}  {page}")
 
 

@@ -67,7 +67,7 @@ def sweep(  # noqa: PLR0913 - each is an option of the command
     if not (yes or as_json):
         typer.confirm("Launch?", abort=True)
     created = server.call("/api/v1/sweeps/", body | {"provenance": launch_provenance("command line")})
-    page = server.address(created["links"]["page"])
+    page = server.page(created["links"]["page"])
     print_result(created, as_json, f"sweep {created['id']}  {created['runs']} runs  {page}")
 
 

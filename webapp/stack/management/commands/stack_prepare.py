@@ -30,5 +30,7 @@ class Command(BaseCommand):
         self.stderr.write(
             f"{count} migrations were applied; static files {'collected' if collected else 'unchanged'}"
         )
-        local_token_ensure(settings.TROUPE_URL, settings.TROUPE_HOME / "local.json")
+        local_token_ensure(
+            settings.TROUPE_URL, settings.TROUPE_PUBLIC_URL, settings.TROUPE_HOME / "local.json"
+        )
         self.stdout.write(json.dumps({"login": owner_login(settings.TROUPE_PUBLIC_URL)}))
