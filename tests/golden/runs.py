@@ -69,7 +69,11 @@ RUNS: dict[str, Golden] = {
     "plan_path_duo-seed-0": Golden("plan_path_duo", 12, ("evaluation.every=6",)),
     "plan_path_duo-seed-1": Golden("plan_path_duo", 12, ("evaluation.every=6", "run.seed=1")),
     "plan_path_duo-shared": Golden("plan_path_duo", 4, ("team.roles.executor.policy=planner", *SMALL)),
-    "plan_path_duo-lora": Golden("plan_path_duo", 4, (*each("policies", "adapter.type=lora"), *SMALL)),
+    "plan_path_duo-lora": Golden(
+        "plan_path_duo",
+        4,
+        (*each("policies", "adapter.type=lora"), *each("policies", "adapter.alpha=16"), *SMALL),
+    ),
     "plan_path_duo-asynchronous": Golden(
         "plan_path_duo", 4, (*each("policies", "devices.placement=apart"), *SMALL), ASYNCHRONOUS
     ),

@@ -28,13 +28,13 @@ from training_core.llm.models.shape import ADAPTER_CONFIG, adapter_config
 class LoraLinear(nn.Module):
     """A linear layer, unchanged, and its adapter `name`."""
 
-    def __init__(self, base: nn.Module, adapter: Lora, name: str) -> None:
+    def __init__(self, base: nn.Module, adapter: Lora, name: str, alpha: int) -> None:
         super().__init__()
         self.base_layer = base
         self._name = name
         self.r = {name: adapter.rank}
-        self.lora_alpha = {name: adapter.alpha}
-        self.scaling = {name: adapter.alpha / adapter.rank}
+        self.lora_alpha = {name: alpha}
+        self.scaling = {name: alpha / adapter.rank}
         dropout = nn.Dropout(adapter.dropout) if adapter.dropout else nn.Identity()
         self.lora_dropout = nn.ModuleDict({name: dropout})
         inputs, outputs = _sizes(base)
@@ -86,8 +86,9 @@ def inject_lora(model: PreTrainedModel, adapter: Lora, name: str) -> None:
     chosen = _chosen_layers(model, adapter.target_modules)
     if not chosen:
         raise ValueError(f"no linear layer is named {', '.join(adapter.target_modules)}")
+    alpha = adapter.alpha_for(model.config.get_text_config().hidden_size)
     for path in chosen:
-        model.set_submodule(path, LoraLinear(model.get_submodule(path), adapter, name))
+        model.set_submodule(path, LoraLinear(model.get_submodule(path), adapter, name, alpha))
 
 
 def is_linear(part: nn.Module) -> bool:

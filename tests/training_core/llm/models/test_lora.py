@@ -1,5 +1,6 @@
 """LoRA: what is trained, what is shared, and that a merged model speaks as the adapter does."""
 
+import json
 import math
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from training_core.llm.models.lora import (
     add_adapter,
     has_adapter,
     merged,
+    save_adapter,
     trained_weights,
     with_shared_tensors,
     without_adapter,
@@ -89,6 +91,15 @@ def test_the_output_is_scaled_by_alpha_over_rank(base: Path) -> None:
         seen = torch.randn(3, 32)
         expected = seen @ layer.base_layer.weight.T + 1.5 * seen @ down.T @ up.T
         torch.testing.assert_close(layer(seen), expected)
+
+
+def test_the_scale_follows_from_the_models_size_unless_it_is_given(base: Path, tmp_path: Path) -> None:
+    model = load_model(base)
+    add_adapter(model, Lora(rank=4), 1)
+    save_adapter(tmp_path, model, trained_weights(model), str(base))
+    assert json.loads((tmp_path / "adapter_config.json").read_text())["lora_alpha"] == 128
+    assert [Lora().alpha_for(hidden) for hidden in (64, 256, 257, 2048)] == [128, 128, 16, 16]
+    assert Lora(alpha=8).alpha_for(64) == 8
 
 
 def test_updates_leave_the_base_weights_as_they_were(base: Path) -> None:
