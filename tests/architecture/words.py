@@ -28,7 +28,7 @@ PHRASE = re.compile(rf"(?<![\w-])({'|'.join(PROSE)})(?![\w-])", re.IGNORECASE)
 DECLARED = re.compile(r"\b(?:const|let) (\w+)")
 WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 SUFFIXES = (".py", ".md", ".html", ".toml", ".js")
-SKIPPED = ("tests", "var", "build", "dist", "node_modules", "vendor", "migrations")
+SKIPPED = ("tests", "var", "own", "build", "dist", "node_modules", "vendor", "migrations")
 ALLOWED: dict[tuple[str, str], str] = {
     ("docs/reference/writing.md", "*"): "quotes the words to avoid",
     (
