@@ -22,7 +22,9 @@ CURVES = Path(__file__).with_name("curves")
 ROOT = Path(__file__).parents[2]
 SYNCHRONOUS, ASYNCHRONOUS = "workers.run", "tests.golden.asynchronous_run"
 BOTH = ("planner", "executor")
-SMALL = ("evaluation.episodes=32", "rollout.tasks=16")
+SPEAKER = "algorithm.team_reward_to=speaker"
+"""As when the curves were recorded."""
+SMALL = ("evaluation.episodes=32", "rollout.tasks=16", SPEAKER)
 GATEWAY = (
     "workflow.type=agent",
     "workflow.path=tests.workers.gateway.agents:Upwards",
@@ -66,8 +68,8 @@ RUNS: dict[str, Golden] = {
     "plan_path_duo-little": Golden(
         "plan_path_duo", 4, (LITTLE, "team.roles.executor.policy=planner", *SMALL)
     ),
-    "plan_path_duo-seed-0": Golden("plan_path_duo", 12, ("evaluation.every=6",)),
-    "plan_path_duo-seed-1": Golden("plan_path_duo", 12, ("evaluation.every=6", "run.seed=1")),
+    "plan_path_duo-seed-0": Golden("plan_path_duo", 12, ("evaluation.every=6", SPEAKER)),
+    "plan_path_duo-seed-1": Golden("plan_path_duo", 12, ("evaluation.every=6", "run.seed=1", SPEAKER)),
     "plan_path_duo-shared": Golden("plan_path_duo", 4, ("team.roles.executor.policy=planner", *SMALL)),
     "plan_path_duo-lora": Golden(
         "plan_path_duo",

@@ -15,6 +15,7 @@ from training_core.config.effects import (
     needs,
     only_if,
     shortest_answer,
+    team_reward,
     unless,
     where,
 )
@@ -40,6 +41,7 @@ def _pays_roles(at: Place) -> str:
     return f'workflow.type = "{workflow}" has one reward, the team reward (team_weight)' if one else ""
 
 
+_has_others = only_if(lambda at: len(at.config.team.roles) > 1, "the team has one role")
 _takes_deviation = only_if(
     lambda at: (
         at.section.std_level != "none" or at.section.batch_whitening or at.section.group_filter == "std"
@@ -86,6 +88,7 @@ class PolicyGradient(Section):
     }
     effects: ClassVar[Effects] = {
         "local_weight": _pays_roles,
+        "team_reward_to": both(_has_others, team_reward),
         "leave_one_out": unless("mean_level", "none"),
         "unbiased_std": _takes_deviation,
         **needs("clip_low clip_high", unless("policy_loss", "reinforce")),
@@ -111,6 +114,10 @@ class PolicyGradient(Section):
     """Alpha: weight of the team's reward in a candidate's reward."""
     local_weight: float = Field(1.0, ge=0.0)
     """Beta: weight of the role's local reward in a candidate's reward."""
+    team_reward_to: Literal["team", "speaker"] = "team"
+    """Roles that earn the team's reward of an answer: all of the team, the others on their last turns, or only the one that
+    answered.
+    """
     mean_level: Level = "group"
     """Set over which the mean that is subtracted from rewards is computed."""
     std_level: Level = "group"

@@ -13,6 +13,7 @@ from webapp.accounts.models import Project, User
 from webapp.common.sealing import seal
 from webapp.notifications.models import Delivery, Destination
 from webapp.reports.services import report_create, report_save
+from webapp.runs.models import Run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 FORMER = """
@@ -92,3 +93,18 @@ def test_late_saves_have_the_kind_conflict_after_the_migration(user: User, proje
     for name, kind in (("0001_initial", "beside"), ("0002_conflict", "conflict")):
         migrate(("reports", name))
         assert [version.kind for version in report.versions.all()] == [kind, "saved", "saved"]
+
+
+@pytest.mark.usefixtures("_today")
+def test_stored_runs_pay_a_teams_reward_as_before() -> None:
+    project = Project.objects.create(slug="lab", name="Lab")
+    owner = User.objects.create_user("ada")
+    old, new, networks = {"team_weight": 1.0}, {"team_weight": 1.0, "team_reward_to": "team"}, {"gamma": 0.9}
+    runs = [
+        Run.objects.create(project=project, owner=owner, iterations=1, config={"algorithm": algorithm})
+        for algorithm in (old, new, networks)
+    ]
+    migrate(("runs", "0023_long_steps"))
+    migrate(("runs", "0024_team_reward_to"))
+    stored = [Run.objects.get(pk=run.pk).config["algorithm"] for run in runs]
+    assert stored == [old | {"team_reward_to": "speaker"}, new, networks]

@@ -94,7 +94,11 @@ def _conditions(config: RunConfig) -> dict[str, Any]:
             | ({"template": role.chat_template_kwargs} if role.chat_template_kwargs else {})
             for name, role in config.team.roles.items()
         },
-        "rewards": [config.algorithm.team_weight, config.algorithm.local_weight],
+        "rewards": [
+            config.algorithm.team_weight,
+            config.algorithm.local_weight,
+            config.algorithm.team_reward_to,
+        ],
         "episodes": config.evaluation.episodes,
         "temperature": config.evaluation.temperature,
         "feedback": config.workflow.feedback if isinstance(config.workflow, MultiTurn) else None,

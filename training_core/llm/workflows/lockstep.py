@@ -194,7 +194,7 @@ def _act(
         record_turn(episodes[item.slot], context, turn, role, item, candidates, chosen[item.slot])
         executed_result = results[chosen[item.slot]]
         episodes[item.slot].add_reward_parts(role, executed_result.parts)
-        _reward_others(episodes[item.slot], context, role, executed_result.rewards)
+        _reward_others(episodes[item.slot], context, role, executed_result)
         if plan.conversations:
             executed = candidates[chosen[item.slot]].answer
             plan.conversations.record_answer(item.slot, role, item.messages, item.prompt.token_ids, executed)
@@ -244,23 +244,25 @@ def _candidates(
     ]
 
 
-def _reward_others(
-    episode: Episode, context: RolloutContext, role: str, rewards: Mapping[str, float]
-) -> None:
+def _reward_others(episode: Episode, context: RolloutContext, role: str, result: StepResult) -> None:
     """Reward the roles other than `role`: on their last turns, as in PettingZoo's turn-based games. All candidates of such a
     turn have the reward, so it does not change how they compare with each other.
     """
-    weight = context.config.algorithm.local_weight
-    for other, reward in rewards.items():
-        own = [turn for turn in episode.turns if turn.role == other]
+    algorithm = context.config.algorithm
+    team = result.team_reward if algorithm.team_reward_to == "team" else 0.0
+    roles = dict.fromkeys((*result.rewards, *(context.config.team.roles if team else ())))
+    for other in roles:
         if other == role:
             continue
+        local = result.rewards.get(other, 0.0)
+        reward = algorithm.local_weight * local + algorithm.team_weight * team
+        own = [turn for turn in episode.turns if turn.role == other]
         if not own:
-            before = episode.silent_rewards.get(other, 0.0)
-            episode.silent_rewards[other] = before + weight * reward
+            episode.silent_rewards[other] = episode.silent_rewards.get(other, 0.0) + reward
         for candidate in own[-1].candidates if own else ():
-            candidate.local_reward += reward
-            candidate.reward += weight * reward
+            candidate.local_reward += local
+            candidate.team_reward += team
+            candidate.reward += reward
 
 
 def _checked_roles(results: list[StepResult] | str, context: RolloutContext) -> list[StepResult] | str:

@@ -84,12 +84,12 @@ def test_every_task_is_played_by_siblings_with_noise_of_their_own() -> None:
 
 
 def test_a_turns_advantage_is_that_of_its_role_in_the_whole_episode() -> None:
-    """From 100 the planner's totals are 100+x, 100+2x-1: returns 199+3x (+1 of the team at the executor's last turn)."""
+    """From 100 the planner's totals are 100+x, 100+2x-1: returns 199+3x, and 1 of the team for the executor's last turn."""
     context = default_context()
     episodes = play_episodes([1], context)
     batch = make_groups(episodes, context.config)
-    assert [each.role_return("planner") for each in episodes] == [202, 205, 208]
-    for place, expected in enumerate((-1.0, 0.0, 1.0)):  # unbiased std of 202, 205, 208 is 3
+    assert [each.role_return("planner") for each in episodes] == [203, 206, 209]
+    for place, expected in enumerate((-1.0, 0.0, 1.0)):  # unbiased std of 203, 206, 209 is 3
         planned = [turn.candidates[0].advantage for turn in episodes[place].turns if turn.role == "planner"]
         assert planned == pytest.approx([expected] * 2, abs=1e-5)
     assert len(batch.groups["planner"]) == 6

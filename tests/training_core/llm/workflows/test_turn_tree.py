@@ -128,12 +128,17 @@ def test_carry_best_takes_the_first_of_the_best() -> None:
     assert {choose_sampled(candidates, NoiseKey(0, 0, 0, task, 0, 0)) for task in range(40)} == {0, 1, 2, 3}
 
 
-def test_rewards_weigh_team_and_local() -> None:
-    context = default_context(algorithm__team_weight=10.0, algorithm__local_weight=0.5)
+@pytest.mark.parametrize(("paid", "of_planner"), [("team", 10), ("speaker", 0)])
+def test_rewards_weigh_team_and_local(paid: str, of_planner: int) -> None:
+    """The executor's last answer ends the episode. The planner's last turn earns as much, whatever its candidate."""
+    weights = {"algorithm__team_weight": 10.0, "algorithm__local_weight": 0.5}
+    context = default_context(**weights, algorithm__team_reward_to=paid)
     episode = play_turn_tree([1], context)[0]
     last = episode.turns[-1].candidates[1]
     assert (last.local_reward, last.team_reward, last.reward) == (110, 1.0, 65.0)
-    assert episode.episode_return == pytest.approx(0.5 * (107 + 105 + 112 + 110) + 10)
+    earned = [candidate.reward - 0.5 * candidate.local_reward for candidate in episode.turns[-2].candidates]
+    assert earned == [of_planner] * 3
+    assert episode.episode_return == pytest.approx(0.5 * (107 + 105 + 112 + 110) + 10 + of_planner)
 
 
 def test_roles_speak_in_turn_order() -> None:
