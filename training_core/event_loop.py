@@ -10,7 +10,7 @@ import threading
 from collections.abc import Coroutine, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from functools import lru_cache
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -32,7 +32,7 @@ class TaskScope:
 
     def start(self, work: Coroutine[Any, Any, Result]) -> "Future[Result]":
         """Run a coroutine in the loop. Cancelling the future cancels it."""
-        return asyncio.run_coroutine_threadsafe(self._marked(work), _process_loop())
+        return copy_context().run(self._start, work)
 
     def end(self) -> "Future[None]":
         """Cancel the tasks that still run, those included that the coroutines have started, and wait until they have ended."""
@@ -43,12 +43,9 @@ class TaskScope:
             _process_loop().set_default_executor(ThreadPoolExecutor())
         TaskScope._open += 1
 
-    async def _marked(self, work: Coroutine[Any, Any, Result]) -> Result:
-        _TASKS.set(self._tasks)
-        task = asyncio.current_task()
-        assert task is not None, "it runs in a task"
-        self._tasks.add(task)
-        return await work
+    def _start(self, work: Coroutine[Any, Any, Result]) -> "Future[Result]":
+        _TASKS.set(self._tasks)  # the loop creates the task in this context
+        return asyncio.run_coroutine_threadsafe(work, _process_loop())
 
     async def _end(self) -> None:
         TaskScope._open -= 1

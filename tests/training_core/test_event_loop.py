@@ -3,6 +3,8 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
+from contextvars import Context
 from typing import Any
 
 import pytest
@@ -97,3 +99,22 @@ def test_threads_that_never_end_take_no_place_of_later_waves() -> None:
         assert run(asyncio.to_thread(int, "7")) == 7
     finally:
         release.set()
+
+
+@pytest.mark.filterwarnings("error")
+def test_work_that_starts_while_its_scope_ends_is_cancelled() -> None:
+    """The work's task is cancelled before its first step."""
+    scope, futures = TaskScope(), []
+    begun: list[str] = []
+
+    async def late() -> None:
+        begun.append("late")
+
+    async def early() -> None:
+        futures.extend([Context().run(scope.end), scope.start(late())])
+        await asyncio.sleep(600)
+
+    first = scope.start(early())
+    with pytest.raises(CancelledError):
+        first.result(60)
+    assert futures[0].result(60) is None and futures[1].cancelled() and begun == []
