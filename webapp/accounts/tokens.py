@@ -179,10 +179,10 @@ def _link(secret: str) -> QuerySet[LoginLink]:
 def link_user(secret: str) -> User | None:
     """Return the user that `link_use` would log in."""
     link = _link(secret).first()
-    return link.user if link and _lasts(link) else None
+    return link.user if link and _is_valid(link) else None
 
 
-def _lasts(link: LoginLink) -> bool:
+def _is_valid(link: LoginLink) -> bool:
     return link.used_at is None and link.expires_at > timezone.now() and link.user.is_active
 
 
@@ -194,7 +194,7 @@ def link_use(secret: str) -> User | None:
     the secret.
     """
     link = _link(secret).select_for_update(of=("self",)).first()
-    if link is None or not _lasts(link):
+    if link is None or not _is_valid(link):
         return None
     link.used_at = timezone.now()
     link.save(update_fields=["used_at"])

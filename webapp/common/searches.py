@@ -13,7 +13,7 @@ from training_core.errors import ConfigError
 
 SECONDS = 5.0
 """Time of each statement of a search."""
-TOO_LONG = "The search took too long."
+TOO_LONG = "The search took too long. Use a simpler pattern, or more filters."
 
 
 class SearchRefused(ConfigError):

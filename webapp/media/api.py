@@ -15,8 +15,8 @@ from webapp.media.services import heat_map, names_of, values_of
 from webapp.runs.selectors import run_get
 
 routes = Routes()
-ASKED = "private, no-cache"
-"""A stored value never changes, but access to it ends: a browser asks each time, and is answered without reading the value."""
+REVALIDATED = "private, no-cache"
+"""A stored value never changes, but access to it may end: a browser revalidates it each time, for which the value is not read."""
 
 
 @routes.get("runs/<str:run_id>/media/", name="run-media")
@@ -57,7 +57,7 @@ def run_heat_map(
 def content(user: Person, request: Request, run_id: str, pk: int) -> HttpResponse:
     """Return the file of an image, {"counts", "edges"} of a histogram, {"columns", "rows"} of a table, or {"text"}."""
     value = get_object_or_404(MediaValue.objects.defer("data"), pk=pk, run=run_get(user, run_id))
-    headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": ASKED, "ETag": f'"{run_id}-{pk}"'}
+    headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": REVALIDATED, "ETag": f'"{run_id}-{pk}"'}
     if request.headers.get("If-None-Match", "").removeprefix("W/") == headers["ETag"]:
         return HttpResponse(status=304, headers=headers)
     if value.kind == "image":

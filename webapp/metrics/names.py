@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db import connection
 
-from webapp.common.searches import SearchRefused, search_limited
+from webapp.common.searches import TOO_LONG, SearchRefused, search_limited
 from webapp.metrics.models import Series
 from webapp.runs.models import Run
 
@@ -207,9 +207,8 @@ def _rows(run: Run, query: NameQuery, statement: str, values: dict[str, Any]) ->
             database.execute(statement, values)
             return list(database.fetchall())
     except SearchRefused as error:
-        raise BadPattern(
-            f"{error.reason.rstrip('.')}. Correct the expression, or search by words."
-        ) from error
+        corrected = f"{error.reason}. Correct the expression, or search by words."
+        raise BadPattern(TOO_LONG if error.reason == TOO_LONG else corrected) from error
 
 
 def _escaped(word: str) -> str:

@@ -66,5 +66,5 @@ def _object(call: Call, operation: str, answer: Json) -> tuple[str, Project]:
 
 @lru_cache(maxsize=4096)
 def _reported(token: ApiToken, run_id: str) -> None:
-    """Note a report. The cache saves two queries for each report after the first."""
+    """Write the entry of a report. The cache saves two queries for each later report."""
     audit_once(token, Run.objects.select_related("project").get(pk=run_id).project, "run.report", run_id)

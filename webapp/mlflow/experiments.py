@@ -87,10 +87,10 @@ def _store(experiment: MlflowExperiment) -> MlflowExperiment:
 
 
 def _get(call: Call) -> Json:
-    return {"experiment": _shown(call, call.text("experiment_id"))}
+    return {"experiment": _document_of(call, call.text("experiment_id"))}
 
 
-def _shown(call: Call, wanted: str) -> Json:
+def _document_of(call: Call, wanted: str) -> Json:
     """Return the document of an experiment. Default is there for its readers before a run creates it."""
     experiment = experiments_named(call, [wanted]).first()
     if experiment is None and wanted == "0":
@@ -107,7 +107,7 @@ def _get_by_name(call: Call) -> Json:
     experiment = MlflowExperiment.objects.filter(project=call.project, name=name).first()
     if experiment is None and name != DEFAULT:
         raise MlflowError.unknown(f"experiment {name!r}")
-    return {"experiment": _document(experiment) if experiment else _shown(call, "0")}
+    return {"experiment": _document(experiment) if experiment else _document_of(call, "0")}
 
 
 def _search(call: Call) -> Json:

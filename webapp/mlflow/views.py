@@ -40,8 +40,7 @@ ERRORS: tuple[tuple[tuple[type[Exception], ...], str, int], ...] = (
     ((Http404,), "RESOURCE_DOES_NOT_EXIST", 404),
     ((PermissionDenied,), "PERMISSION_DENIED", 403),
     ((TransitionRefused,), "RESOURCE_CONFLICT", 409),
-    ((ConfigError, ValidationError, APIException), "INVALID_PARAMETER_VALUE", 400),
-    ((DataError,), "INVALID_PARAMETER_VALUE", 400),
+    ((ConfigError, ValidationError, APIException, DataError), "INVALID_PARAMETER_VALUE", 400),
     ((OperationalError, InterfaceError), "TEMPORARILY_UNAVAILABLE", 503),
 )
 """Errors of services -> MLflow's code, and a status: clients repeat a request after 429, 500, 502, 503 and 504."""
@@ -123,7 +122,7 @@ def operate(request: HttpRequest, slug: str, name: str) -> HttpResponseBase:
     if request.method != "GET" and request.body:
         body: Any = StrictJSONParser().parse(BytesIO(request.body))
         call = Call(call.user, (body if isinstance(body, dict) else {}) | named, slug)
-    return JsonResponse(_done(call, key, function))
+    return JsonResponse(_perform(call, key, function))
 
 
 def _scope(method: str, operation: str) -> ApiToken.Scope:
@@ -133,8 +132,8 @@ def _scope(method: str, operation: str) -> ApiToken.Scope:
     return ApiToken.Scope.ADMIN if (method, operation) in DELETIONS else ApiToken.Scope.LAUNCH
 
 
-def _done(call: Call, key: tuple[str, str], function: Function) -> Json:
-    """Call the function, and write its entry in the audit log."""
+def _perform(call: Call, key: tuple[str, str], function: Function) -> Json:
+    """Return what the function returns, and write the operation's entry in the audit log."""
     with transaction.atomic() if key in EVERY else nullcontext():
         answer = function(call)
         operation_note(call, key, answer)

@@ -36,12 +36,12 @@ class Received:
         self.file, self._receive = file, receive
 
     async def __call__(self) -> Message:
-        """Return the next message: the client has left."""
+        """Return the next message, which says that the client has closed the connection."""
         return await self._receive()
 
 
-class Left(Exception):
-    """The client has left."""
+class Disconnected(Exception):
+    """The client has closed the connection."""
 
 
 class Bodies:
@@ -58,7 +58,7 @@ class Bodies:
             body = _Body(receive, file, limit_of(scope))
             try:
                 await self._read(scope, body)
-            except Left:
+            except Disconnected:
                 return
             except Refused as refused:
                 return await _refuse(scope, body, send, refused)
@@ -86,7 +86,7 @@ class _Body:
         """Whether the client has not sent all of it."""
 
     async def read(self, waiting: Waiting, client: object, until: int) -> None:
-        """Store it until its end, or until it has more than `until` bytes. Raises Refused, Left."""
+        """Store it until its end, or until it has more than `until` bytes. Raises Refused, Disconnected."""
         clock = asyncio.get_running_loop().time
         part = self._size
         try:
@@ -113,7 +113,7 @@ class _Body:
     async def _store(self) -> None:
         message = await self.receive()
         if message["type"] == "http.disconnect":
-            raise Left
+            raise Disconnected
         self.more = message.get("more_body", False)
         self._size += len(message.get("body", b""))
         self.bound(self._size)

@@ -47,14 +47,14 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Upload:
-    """Addresses with larger bodies than forms and calls of the API."""
+    """An address whose bodies may be larger than those of forms and calls of the API."""
 
     path: re.Pattern[str]
     method: str
     most: int
     """Bytes."""
     permits: Callable[[User, str], bool]
-    """Whether the user may write there; the text is the group of the path."""
+    """Called with the user and the first group of `path`; returns whether the user may write there."""
 
 
 EVENTS = Upload(re.compile(r"/api/v1/runs/([^/]+)/events/"), "POST", MAX_BODY, can_edit_run)
@@ -87,7 +87,9 @@ def caller_check(scope: Mapping[str, Any]) -> object:
             return _reporter(authorization, name)
         user = _by_token(authorization, upload) if authorization else _by_session(headers.get(b"cookie", ""))
         if upload and not upload.permits(user, name):
-            raise Refused(404, "resource_does_not_exist", "there is nothing here to which you may write")
+            raise Refused(
+                404, "resource_does_not_exist", "this address does not exist, or you may not write to it"
+            )
     except (OperationalError, InterfaceError) as error:
         raise Refused(503, "temporarily_unavailable", "the database does not answer; try again") from error
     return user.pk
@@ -111,11 +113,11 @@ def _reporter(authorization: str, run_id: str) -> str:
 
 def _by_token(authorization: str, upload: Upload | None) -> User:
     token = token_find(secret_of(authorization))
-    where = "create one under Account, API tokens"
+    remedy = "create one under Account, API tokens"
     if token is None:
-        raise Refused(401, "unauthenticated", f"this token is unknown, expired or revoked; {where}")
+        raise Refused(401, "unauthenticated", f"this token is unknown, expired or revoked; {remedy}")
     if upload and not token_covers(token, ApiToken.Scope.LAUNCH):
-        raise Refused(403, "permission_denied", f"this token lacks the scope launch; {where}")
+        raise Refused(403, "permission_denied", f"this token lacks the scope launch; {remedy}")
     return token.user
 
 

@@ -65,12 +65,12 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no longer."""
-        self._heard()
+        self._stop_waiting()
         super().connection_lost(exc)
 
     def on_headers_complete(self) -> None:
         """Start the request."""
-        self._heard()
+        self._stop_waiting()
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
@@ -80,12 +80,12 @@ class HttpProtocol(HttpToolsProtocol):
             self._wait()
 
     def _wait(self) -> None:
-        self._heard()
+        self._stop_waiting()
         address: Any = self.client[0] if self.client else ""
         self._timer = self.loop.call_later(HEAD_SECONDS, self.timeout_keep_alive_handler)
         self.waiting.add(self, address, self.timeout_keep_alive_handler)
 
-    def _heard(self) -> None:
+    def _stop_waiting(self) -> None:
         self.waiting.remove(self)
         if self._timer:
             self._timer.cancel()
