@@ -11,7 +11,7 @@ from training_core.config.run import RunConfig
 from training_core.errors import ModelError
 from training_core.llm.agents.session import AgentGateway
 from training_core.llm.environments.base import Split, StepResult
-from training_core.llm.environments.host import AnswersBySlot, EnvironmentPool, SlotView
+from training_core.llm.environments.host import AnswersBySlot, EnvironmentPool, SlotView, Source
 from training_core.llm.external.source import ExternalWait, RolloutSource
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.rendering import Renderer, require_chat_template
@@ -71,6 +71,10 @@ class SlotRange:
 
     def commit(self, chosen: dict[int, int]) -> dict[int, SlotView]:
         return self._from_pool(self._pool.commit(self._to_pool(chosen)))
+
+    def spread(self, sources: dict[int, Source]) -> dict[int, SlotView]:
+        moved = {slot: source._replace(slot=source.slot + self._first) for slot, source in sources.items()}
+        return self._from_pool(self._pool.spread(self._to_pool(moved)))
 
     def _to_pool(self, by_slot: Mapping[int, Value]) -> dict[int, Value]:
         return {slot + self._first: value for slot, value in by_slot.items()}

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ray.exceptions import RayActorError
 
 from training_core.llm.environments.base import Split, StepResult
-from training_core.llm.environments.host import AnswersBySlot, SlotView
+from training_core.llm.environments.host import AnswersBySlot, SlotView, Source
 from training_core.llm.rewards.judge import take_counts
 from training_core.marl.environments.base import Actions, Failure, Spec, Transition, VectorEnvironment, View
 from training_core.marl.environments.config import MarlEnvironment
@@ -31,19 +31,24 @@ START = "start"
 
 
 class RemotePool:
-    """An EnvironmentPool over EnvWorker actors; slot s lives on worker s mod n. Threads may play at the same time in different slots."""
+    """An EnvironmentPool over EnvWorker actors. Threads may play at the same time in different slots.
+
+    Slot s starts its tasks on worker s mod n; a copied state lives on the worker of its source.
+    """
 
     def __init__(self, workers: Sequence[Member]) -> None:
         self._workers = list(workers)
         self._done: list[list[PastCall]] = [[] for _ in self._workers]
+        self._homes: dict[int, int] = {}
+        """Workers of the slots whose state was copied from another slot."""
         self._mutex = Mutex()
         """Held while a thread stores a call or replaces a worker."""
 
     def reset(self, tasks: dict[int, tuple[int, Split]]) -> dict[int, SlotView]:
         """Start a task in each slot; environments of earlier tasks are discarded."""
         with self._mutex:
-            self._done = [list(without(calls, tasks.keys())) for calls in self._done]
-        return self._spread("reset", tasks)
+            self._forget(tasks)
+        return self._scatter("reset", tasks)
 
     def observe(self, slots: list[int], role: str) -> dict[int, SlotView]:
         """The role's view of each slot."""
@@ -51,15 +56,25 @@ class RemotePool:
             worker: ([slot for slot in slots if self._home(slot) == worker], role)
             for worker in sorted({self._home(slot) for slot in slots})
         }
-        return self._call("observe", parts, keep=False)
+        return self._call("observe", parts)
 
     def try_answers(self, answers: AnswersBySlot, role: str) -> dict[int, list[StepResult] | str]:
         """Step a copy of each slot's state per answer."""
-        return self._spread("try_answers", answers, role)
+        return self._scatter("try_answers", answers, role)
 
     def commit(self, chosen: dict[int, int]) -> dict[int, SlotView]:
         """Continue each slot with the chosen copy."""
-        return self._spread("commit", chosen)
+        return self._scatter("commit", chosen)
+
+    def spread(self, sources: dict[int, Source]) -> dict[int, SlotView]:
+        """Copy states within the workers. A slot's stored calls are then those of its source, up to the copied state."""
+        parts: dict[int, dict[int, Source]] = {}
+        with self._mutex:
+            self._forget(sources)
+            for slot, source in sources.items():
+                self._homes[slot] = self._home(source.slot)
+                parts.setdefault(self._homes[slot], {})[slot] = source
+        return self._call("spread", {worker: (part,) for worker, part in parts.items()}, self._store_copies)
 
     def judge_counts(self) -> dict[str, float]:
         """Counts of the judges of this process and of the workers since the last call; those of a dead worker are lost."""
@@ -71,24 +86,36 @@ class RemotePool:
         return total
 
     def _home(self, slot: int) -> int:
-        return slot % len(self._workers)
+        return self._homes.get(slot, slot % len(self._workers))
 
-    def _spread(self, method: str, values: Mapping[int, Any], *rest: Any) -> dict[int, Any]:
+    def _forget(self, slots: Collection[int]) -> None:
+        """Forget the stored calls and the workers of slots that get another state."""
+        self._done = [list(without(calls, slots)) for calls in self._done]
+        for slot in slots:
+            self._homes.pop(slot, None)
+
+    def _scatter(self, method: str, values: Mapping[int, Any], *rest: Any) -> dict[int, Any]:
         parts: dict[int, dict[int, Any]] = {}
         for slot, value in values.items():
             parts.setdefault(self._home(slot), {})[slot] = value
-        return self._call(method, {worker: (part, *rest) for worker, part in parts.items()}, keep=True)
+        calls = {worker: (part, *rest) for worker, part in parts.items()}
+        return self._call(method, calls, self._store_call)
 
-    def _call(self, method: str, parts: Mapping[int, tuple[Any, ...]], *, keep: bool) -> dict[int, Any]:
-        """Call all workers that have a part at the same time, and merge their results."""
+    def _call(
+        self,
+        method: str,
+        parts: Mapping[int, tuple[Any, ...]],
+        store: Callable[[int, Call], None] | None = None,
+    ) -> dict[int, Any]:
+        """Call all workers that have a part at the same time, and merge their results. `store` keeps a call that changes states."""
         with self._mutex:
             calls = {worker: self._workers[worker].send(method, *part) for worker, part in parts.items()}
         joined: dict[int, Any] = {}
         for worker, call in calls.items():
-            joined.update(self._answer(worker, call, keep=keep))
+            joined.update(self._answer(worker, call, store))
         return joined
 
-    def _answer(self, worker: int, call: Call, *, keep: bool) -> Any:
+    def _answer(self, worker: int, call: Call, store: Callable[[int, Call], None] | None) -> Any:
         """The result of a call. If its worker has died, the call is repeated on the replacement."""
         lost: RayActorError | None = None
         try:
@@ -97,11 +124,25 @@ class RemotePool:
             lost = error
         with self._mutex:
             # If another thread replaced the worker before the call was stored, the new worker has not seen it.
-            if lost is not None or (keep and call.life < call.member.life):
+            if lost is not None or (store and call.life < call.member.life):
                 result = self._repeat(call, self._done[worker], lost)
-            if keep:
-                self._done[worker].append((call.method, call.arguments))
+            if store:
+                store(worker, call)
         return result
+
+    def _store_call(self, worker: int, call: Call) -> None:
+        self._done[worker].append((call.method, call.arguments))
+
+    def _store_copies(self, worker: int, call: Call) -> None:
+        """Store for each slot what its source has done, as if both had done it together."""
+        (sources,) = call.arguments
+        targets: dict[int, list[int]] = defaultdict(list)
+        for slot, source in sources.items():
+            targets[source.slot].append(slot)
+        self._done[worker] = [with_copies(past, targets) for past in self._done[worker]]
+        chosen = {slot: source.tried for slot, source in sources.items() if source.tried is not None}
+        if chosen:
+            self._done[worker].append(("commit", (chosen,)))
 
     def _repeat(self, call: Call, past: Sequence[PastCall], error: RayActorError | None) -> Any:
         """Make a call again. If its worker has not been replaced since it died, replace it and repeat its stored calls before."""
@@ -125,6 +166,13 @@ def without(calls: Sequence[PastCall], slots: Collection[int]) -> Iterator[PastC
         others = {slot: value for slot, value in by_slot.items() if slot not in slots}
         if others:
             yield method, (others, *rest)
+
+
+def with_copies(call: PastCall, targets: Mapping[int, Sequence[int]]) -> PastCall:
+    """The call with its part for a slot also for each of that slot's targets."""
+    method, (by_slot, *rest) = call
+    copied = {target: value for slot, value in by_slot.items() if slot in targets for target in targets[slot]}
+    return method, (by_slot | copied, *rest)
 
 
 class Host(Member):

@@ -14,7 +14,13 @@ from training_core.config.run import RunConfig
 from training_core.errors import EngineFailure, TroupeError
 from training_core.llm.base_models.registry import resolve_model
 from training_core.llm.environments.base import Split, StepResult
-from training_core.llm.environments.host import AnswersBySlot, EnvironmentHost, EnvironmentPool, SlotView
+from training_core.llm.environments.host import (
+    AnswersBySlot,
+    EnvironmentHost,
+    EnvironmentPool,
+    SlotView,
+    Source,
+)
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Answer, Group, Prompt
 from workers.jobs.context import JobContext, figures
@@ -71,6 +77,9 @@ class RecordingPool:
             self.view = views[0]
             self._note()
         return views
+
+    def spread(self, sources: dict[int, Source]) -> dict[int, SlotView]:
+        return self._pool.spread(sources)
 
 
 class PersonProxy:

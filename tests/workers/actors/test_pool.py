@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from training_core.config.files import load_config
-from training_core.llm.environments.host import EnvironmentHost, EnvironmentPool
+from training_core.llm.environments.host import EnvironmentHost, EnvironmentPool, Source
 
 pytestmark = pytest.mark.ray
 
@@ -122,3 +122,42 @@ def test_a_replacement_gets_calls_that_were_not_stored_yet(pool: tuple[Any, list
         assert crossing.crossed == (name == act)
     assert lives(spread) == [1, 0, 0]
     assert spread.observe([0], "executor") == alone.observe([0], "executor")
+
+
+def spread_out(pool: EnvironmentPool) -> list[Any]:
+    """A planner's turn in two slots; its copies, of a tried answer and of a state, play on. Everything that the pool says."""
+    said = [pool.reset({0: (100, "train"), 1: (101, "train")})]
+    said += [pool.try_answers(dict.fromkeys((0, 1), ANSWERS["planner"]), "planner")]
+    said += [pool.spread({5: Source(0, 1), 7: Source(1, 2), 9: Source(1, 0)})]
+    said += [pool.commit({0: 0, 1: 0}), pool.spread({6: Source(0), 8: Source(7)})]
+    return said
+
+
+def play_out(pool: EnvironmentPool) -> list[Any]:
+    slots = [0, 1, 5, 6, 7, 8, 9]
+    said = [pool.observe(slots, "executor")]
+    said += [pool.try_answers({slot: [ANSWERS["executor"][slot % 4]] for slot in slots}, "executor")]
+    said += [pool.commit(dict.fromkeys(slots, 0)), pool.observe(slots, "planner")]
+    return said
+
+
+def test_a_replacement_has_the_copied_states(pool: tuple[Any, list[Any]]) -> None:
+    """Copies live on the workers of their sources, 0 and 1, and outlive both, also when their sources start other tasks."""
+    import ray
+
+    config = load_config("plan_path_duo")
+    spread, _ = pool
+    alone = EnvironmentHost(config.environment, config.run.seed)
+    assert spread_out(spread) == spread_out(alone)
+    for where in (spread, alone):
+        where.reset({2: (200, "train")})
+    for worker in (0, 1):
+        os.kill(ray.get(spread._workers[worker].handle.ping.remote()), signal.SIGKILL)
+    assert play_out(spread) == play_out(alone)
+    assert lives(spread) == [1, 1, 0]
+    for where in (spread, alone):
+        where.reset({0: (300, "train"), 1: (301, "train")})
+    os.kill(ray.get(spread._workers[0].handle.ping.remote()), signal.SIGKILL)
+    kept = [5, 6, 7, 8, 9]
+    assert spread.observe(kept, "planner") == alone.observe(kept, "planner")
+    assert lives(spread) == [2, 1, 0]

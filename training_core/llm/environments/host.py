@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from training_core.config.base import Section
 from training_core.errors import EnvironmentFailure
@@ -43,6 +43,14 @@ AnswersBySlot = Mapping[int, Sequence[str | None]]
 """Answers to evaluate by slot, each on its own copy; None is a pass."""
 
 
+class Source(NamedTuple):
+    """A state that other slots copy."""
+
+    slot: int
+    tried: int | None = None
+    """Index of the answer whose result is copied, between `try_answers` and `commit`; None copies the slot's state."""
+
+
 class EnvironmentPool(Protocol):
     """Environments by slot: local, or distributed over workers."""
 
@@ -60,6 +68,10 @@ class EnvironmentPool(Protocol):
 
     def commit(self, chosen: dict[int, int]) -> dict[int, SlotView]:
         """Continue with the copy of the answer with this index; the others are dropped."""
+        ...
+
+    def spread(self, sources: dict[int, Source]) -> dict[int, SlotView]:
+        """Replace the states of these slots by independent copies: slot -> source. No source is one of these slots."""
         ...
 
 
@@ -146,6 +158,24 @@ class EnvironmentHost:
             self._states[slot] = self._copies.pop(slot)[index]
             views[slot] = self._guarded(slot, partial(self._view, slot, ""))
         return views
+
+    def spread(self, sources: dict[int, Source]) -> dict[int, SlotView]:
+        """Copy states. A slot whose source has an error has it, too."""
+        views = {}
+        for slot, source in sources.items():
+            self._errors.pop(slot, None)
+            self._copies.pop(slot, None)
+            views[slot] = self._guarded(slot, partial(self._take_copy, slot, source))
+        return views
+
+    def _take_copy(self, slot: int, source: Source) -> SlotView:
+        if source.slot in self._errors:
+            self._errors[slot] = self._errors[source.slot]
+        elif source.tried is None:
+            self._states[slot] = self._states[source.slot].copy()
+        else:
+            self._states[slot] = self._copies[source.slot][source.tried].copy()
+        return self._view(slot, "")
 
     def _start(self, slot: int, task: int, split: Split) -> SlotView:
         self._states[slot] = self._make()

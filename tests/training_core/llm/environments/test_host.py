@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from training_core.llm.environments.base import StepResult
-from training_core.llm.environments.host import EnvironmentHost
+from training_core.llm.environments.host import EnvironmentHost, Source
 from training_core.llm.environments.plan_path.game import PlanPath, PlanPathEnvironment
 from training_core.llm.environments.registry import ENVIRONMENTS, EnvironmentKind
 
@@ -39,6 +39,33 @@ def test_trying_changes_nothing_and_committing_takes_one_copy() -> None:
     after = host.observe([0, 1], "executor")
     assert f"last {moves[index]}" in after[0].observation
     assert after[1] == before[1]
+
+
+def test_copied_states_play_on_apart() -> None:
+    """Slot 1 has the state of slot 0 after the second answer, slot 2 that before it; none moves another."""
+    host = EnvironmentHost(CONFIG, seed=0)
+    host.reset({0: (0, "train")})
+    results = host.try_answers({0: ["up", "down", "left", "right"]}, "executor")[0]
+    assert not isinstance(results, str)
+    tried = next(place for place, result in enumerate(results) if result.info.startswith("walks"))
+    before = host.observe([0], "executor")[0]
+    copied = host.spread({1: Source(0, tried), 2: Source(0)})
+    assert copied[2].board == before.board
+    host.commit({0: tried})
+    after = host.observe([0, 1, 2], "executor")
+    assert after[1] == after[0] != before
+    assert after[2] == before
+    host.try_answers({1: ["up down left right"]}, "executor")
+    host.commit({1: 0})
+    assert host.observe([0, 2], "executor") == {0: after[0], 2: before}
+
+
+def test_a_copy_has_the_error_of_its_source() -> None:
+    host = EnvironmentHost(CONFIG, seed=0)
+    host.reset({0: (0, "train"), 1: (1, "train")})
+    error = host.try_answers({0: [5]}, "executor")[0]  # type: ignore[list-item]
+    assert isinstance(error, str) and host.spread({1: Source(0)})[1].error == error
+    assert host.spread({1: Source(7)})[1].error == "KeyError: 7"
 
 
 def test_scores_are_those_of_one_answer_each() -> None:
