@@ -35,8 +35,8 @@ LITTLE = "policies.planner.model=little"
 CLOCKS = ("time/", "system/")
 RATES = ("_per_second", "/mfu")
 """Metrics that measure time or the machine."""
-PARTS = "rollout/*/truncated"
-"""Metrics of roles that add up to one that is recorded."""
+DERIVED = ("rollout/*/truncated", "policy/*/weight_change")
+"""Metrics that follow from what is recorded: other metrics, digests of weights."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,8 @@ def metrics(folder: Path) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for event in events(folder):
         for name, value in event["values"].items() if event["type"] == "metrics" else ():
-            if not name.startswith(CLOCKS) and not name.endswith(RATES) and not fnmatchcase(name, PARTS):
+            derived = any(fnmatchcase(name, pattern) for pattern in DERIVED)
+            if not name.startswith(CLOCKS) and not name.endswith(RATES) and not derived:
                 found.setdefault(name, {})[str(event["step"])] = value
     return {name: found[name] for name in sorted(found)}
 

@@ -91,6 +91,22 @@ class TooEasy(GroupShare, Unsolved):
     """Groups in which every candidate succeeds although the team does not."""
 
 
+class NoSpread(GroupShare, Unsolved):
+    """Groups of equal rewards, which give no gradient, although they are neither too easy nor too hard."""
+
+    above: float = Field(0.9, gt=0.0, le=1.0)
+    """Share of a role's groups in which all rewards are equal."""
+    one_kind: float = Field(0.8, gt=0.0, le=1.0)
+    """The rule is inactive while more than this share is too easy, or too hard, which have rules of their own."""
+
+
+class UnchangedPolicy(Unsolved):
+    """Updates that leave a policy as it is."""
+
+    below: float = Field(1e-7, gt=0.0)
+    """Change of the weights in an iteration, as a share of their norm."""
+
+
 class PolicyShift(Recent):
     """Updates change the policy strongly, so that their data no longer matches it."""
 
@@ -171,6 +187,13 @@ class FailedEpisodes(Recent):
     """Share of training episodes that failed."""
 
 
+class AgentErrors(Recent):
+    """Episodes whose agent ends with an error that counts as `workflow.failure_reward`."""
+
+    above: float = Field(0.5, gt=0.0, le=1.0)
+    """Share of training episodes whose agent ended with an error."""
+
+
 class LengthHacking(Rule):
     """Episodes use more and more tokens without succeeding more often."""
 
@@ -235,6 +258,10 @@ _measures_kl = only_if(
     lambda at: at.config.algorithm.kl_coefficient,
     "the KL from the base model is only computed with algorithm.kl_coefficient above 0",
 )
+_rewards_failures = only_if(
+    lambda at: getattr(at.config.workflow, "failure_reward", None) is not None,
+    "only with workflow.failure_reward",
+)
 _is_asynchronous = only_if(
     lambda at: at.config.oldest_data, "tokens are never stale with rollout.staleness = 0"
 )
@@ -288,8 +315,9 @@ class Health(RunHealth):
         "staleness": both(_is_asynchronous, _enabled),
         "overfitting": both(_compares_evaluations, _enabled),
         "success_fell": both(_compares_evaluations, _enabled),
+        "agent_errors": both(_rewards_failures, _enabled),
     } | needs(
-        "entropy_collapse ratio_tails too_easy too_hard truncation overlong mismatch "
+        "entropy_collapse ratio_tails unchanged_policy too_easy too_hard no_spread truncation overlong mismatch "
         "return_rises_success_falls length_hacking",
         _enabled,
     )
@@ -299,10 +327,14 @@ class Health(RunHealth):
     """KL from the base model, per policy."""
     ratio_tails: RatioTails = RatioTails()
     """Largest ratio, per policy."""
+    unchanged_policy: UnchangedPolicy = UnchangedPolicy()
+    """Change of the weights, per policy."""
     too_easy: TooEasy = TooEasy()
     """Groups in which everything succeeds, per role."""
     too_hard: GroupShare = GroupShare()
     """Groups in which nothing succeeds, per role."""
+    no_spread: NoSpread = NoSpread()
+    """Groups of equal rewards, per role."""
     truncation: Truncation = Truncation()
     """Truncated answers."""
     overlong: Overlong = Overlong()
@@ -319,6 +351,8 @@ class Health(RunHealth):
     """Success below the best of the run."""
     return_rises_success_falls: ReturnWithoutSuccess = ReturnWithoutSuccess()
     """Return versus success."""
+    agent_errors: AgentErrors = AgentErrors()
+    """Episodes whose agent ends with an error."""
     length_hacking: LengthHacking = LengthHacking()
     """Tokens versus success."""
 

@@ -20,7 +20,7 @@ LATEST = 500
 """Minimum number of points of a metric to read."""
 WATCHED = (
     "train/success", "eval/success", "rollout/truncated", "rollout/staleness", "progress/tokens", "progress/episodes",
-    "rollout/overlong", "rollout/failed", "train/return", "eval/overlong", "eval_sampled/overlong",
+    "rollout/overlong", "rollout/failed", "rollout/agent_errors", "train/return", "eval/overlong", "eval_sampled/overlong",
 )  # fmt: skip
 STEPS_AT_ONCE = 20
 """Number of steps since the last check that a check judges, evenly spaced; fast runs have more."""
@@ -84,8 +84,14 @@ class HealthInputs:
     """Iterations completed."""
     evaluated: int = 256
     """Episodes of an evaluation."""
-    error: str = ""
-    """The commonest error of the latest failed training episodes; empty without one."""
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """The commonest errors of the latest training episodes, by the metric that counts these episodes."""
+
+    @property
+    def played(self) -> int:
+        """Training episodes of an iteration; at least 1."""
+        episodes = self.one("progress/episodes").values
+        return max(int(np.median(np.diff(episodes))), 1) if len(episodes) > 1 else 1
 
     @property
     def latest(self) -> int:
@@ -121,7 +127,7 @@ class HealthInputs:
 
 @dataclass(frozen=True)
 class Found:
-    """A measurement of a rule: a problem if `excess` is above 1, near its bound otherwise."""
+    """A measurement of a rule: a problem if `excess` is above 1."""
 
     key: str
     """The subject: a metric, or an attempt. A rule has one open finding per key."""
@@ -132,10 +138,22 @@ class Found:
     figures: Figures
     series: tuple[str, ...]
     """Metrics that show it; none for liveness."""
+    value: float = 0.0
+    """What is measured."""
+    bound: float = 0.0
+    """The threshold of `value`; of several conditions, that of the first."""
     excess: float = inf
-    """Value divided by bound: the rule fires above 1."""
+    """Value divided by bound, or the smallest such ratio of several conditions: the rule fires above 1."""
     critical_at: float = inf
     """Excess above which the finding is critical; below, it is a warning."""
+    note: str = ""
+    """Why the value does not count."""
+    below: bool = False
+    """Whether the rule fires below the bound."""
+
+    def unless(self, note: str) -> "Found":
+        """Return the measurement, which does not count if there is a note why."""
+        return replace(self, excess=0.0, note=note) if note else self
 
     def evidence(self) -> dict[str, Any]:
         """Return JSON; figures as pairs, because the database does not preserve the order of an object's keys."""
@@ -147,21 +165,24 @@ def health_inputs(run: Run) -> HealthInputs:
     wanted = (
         Q(key__in=WATCHED)
         | Q(key__startswith="policy/")
-        | Q(key__endswith="/too_easy")
-        | Q(key__endswith="/too_hard")
+        | Q(key__startswith="groups/")
         | Q(key__startswith="rollout/", key__endswith="/truncated")
     )
     names = dict(Series.objects.filter(wanted, run=run).values_list("id", "key"))
     curves = _curves(run, names)
-    failed = curves.get("rollout/failed")
-    error = _commonest_error(run) if failed and failed.values.any() else ""
+    errors = {
+        metric: _commonest_error(run, failed=failed)
+        for metric, failed in (("rollout/failed", True), ("rollout/agent_errors", False))
+        if metric in curves and curves[metric].values.any()
+    }
     evaluated = run.config.get("evaluation", {}).get("episodes", HealthInputs.evaluated)
-    return HealthInputs(curves, _vitals(run), run.iteration, evaluated, error)
+    return HealthInputs(curves, _vitals(run), run.iteration, evaluated, errors)
 
 
-def _commonest_error(run: Run) -> str:
-    """Return the first line of the error that most of the latest failed training episodes have."""
-    rows = run.episodes.filter(kind="train", failed=True).order_by("-id").values_list("error", flat=True)
+def _commonest_error(run: Run, *, failed: bool) -> str:
+    """Return the first line of the error that most of the latest training episodes with one have."""
+    episodes = run.episodes.filter(kind="train", failed=failed).exclude(error="")
+    rows = episodes.order_by("-id").values_list("error", flat=True)
     lines = Counter(text.strip().partition("\n")[0][:200] for text in rows[:ERRORS])
     return lines.most_common(1)[0][0] if lines else ""
 

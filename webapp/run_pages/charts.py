@@ -50,6 +50,7 @@ UNITS = {
     "kl": "nats per token, to the base model",
     "clip_fraction": "share of tokens",
     "grad_norm": "L2",
+    "weight_change": "share of the weights' norm",
     "compilations": "kernels",
     "memory_peak_gib": "GiB",
     "memory_planned_gib": "GiB",

@@ -43,7 +43,7 @@ def episode_document(episode: Episode, versions: Mapping[str, int], spell: Spell
         "outcome": episode.outcome[:200],
         "success": episode.success,
         "failed": episode.failed,
-        "error": episode.error,
+        "error": episode.error or episode.agent_error,
         "truncated": is_truncated(episode),
         "episode_return": episode.episode_return,
         "rewards": rewards_by_role(episode),

@@ -93,6 +93,19 @@ def test_failed_episodes_are_named_with_their_commonest_error(told: Run) -> None
     assert Finding.objects.get().title == "25% of training episodes fail: ValueError: no reward"
 
 
+def test_mistakes_of_the_agent_are_named_with_their_commonest_error(told: Run) -> None:
+    """They count as workflow.failure_reward, so their episodes did not fail."""
+    for number, error in enumerate(
+        ["", "GraphRecursionError: limit of 25", "KeyError: 'x'"] * 2 + ["GraphRecursionError: limit of 25"]
+    ):
+        episode(told, f"1-1-train-{number}", kind="train", error=error)
+    tell(told, 1, "rollout/agent_errors", [6.0] * 6)
+    tell(told, 1, "progress/episodes", [8.0 * step for step in range(1, 7)], producer="other")
+    watch()
+    title = "The agent ends with an error in 75% of training episodes: GraphRecursionError: limit of 25"
+    assert Finding.objects.get().title == title
+
+
 def test_looks_without_new_metrics_relax_nothing(told: Run) -> None:
     tell(told, 1, "policy/planner/kl", [2.0] * 5)
     watch()

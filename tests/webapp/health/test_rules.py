@@ -50,9 +50,17 @@ ILL = {
     "ratio_tails": shown({"policy/a/ratio_max": [2.0] * 10 + [60.0] * 5}),
     "clip_fraction": shown({"policy/a/clip_fraction": ramp(0.1, 0.5)}),
     "gradient_norm": shown({"policy/a/grad_norm": [1.0] * 30 + [40.0, 1.0, 30.0, 50.0]}),
+    "unchanged_policy": shown({"policy/a/weight_change": [1e-9] * 8, "policy/a/lr": [1e-12] * 8}),
     "too_easy": shown({"groups/a/too_easy": ramp(0.1, 1.0)}),
     "too_hard": shown({"groups/a/too_hard": [0.95] * 8}),
     "truncation": shown({"rollout/solver/truncated": ramp(0.0, 0.4)}),
+    "no_spread": shown(
+        {
+            "groups/a/zero_variance": [0.95] * 8,
+            "groups/a/too_easy": [0.5] * 8,
+            "groups/a/too_hard": [0.45] * 8,
+        }
+    ),
     "overlong": shown({"train/return": [0.0] * 40, "rollout/overlong": [0.0] * 30 + [1.0] * 5}),
     "mismatch": shown({"policy/a/mismatch_mean": ramp(0.001, 0.2)}),
     "recompilation": shown({"policy/a/compilations": [12.0] + [1.0, 0.0, 2.0] * 5}),
@@ -61,6 +69,7 @@ ILL = {
     "success_fell": held_out([0.2, 0.0, 0.05, 0.02], [0.2, *[0.05] * 39]),
     "return_rises_success_falls": shown({"train/success": ramp(0.2, 0.06), "train/return": ramp(-0.1, 5.0)}),
     "failed_episodes": shown({"rollout/failed": [16.0] * 12, "progress/episodes": ramp(64, 768, 12)}),
+    "agent_errors": shown({"rollout/agent_errors": [50.0] * 12, "progress/episodes": ramp(64, 768, 12)}),
     "length_hacking": tokens(ramp(100, 300), [0.5] * 40),
     "stalled_phase": seen(idle=400.0, usual=5.0, silent=1.0),
     "dead_worker": seen(silent=100.0),
@@ -83,6 +92,11 @@ WELL = {
         shown({"policy/a/grad_norm": [0.001] * 30 + [0.5]}),
         shown({"policy/a/grad_norm": [1.0] * 30 + [40.0, 1.0]}),
     ],
+    "unchanged_policy": [
+        shown({"policy/a/weight_change": [0.0] * 4}),
+        shown({"policy/a/weight_change": [1e-4] * 20 + [0.0] * 20, "train/success": [0.95] * 40}),
+        shown({"policy/a/weight_change": ramp(1e-4, 1e-6)}),
+    ],
     "too_easy": [
         shown({"groups/a/too_easy": [0.5] * 40}),
         shown(
@@ -90,6 +104,10 @@ WELL = {
         ),
     ],
     "too_hard": [shown({"groups/a/too_hard": ramp(1.0, 0.1)})],
+    "no_spread": [
+        shown({"groups/a/zero_variance": [0.95] * 8, "groups/a/too_hard": [0.9] * 8}),
+        shown({"groups/a/zero_variance": ramp(0.3, 1.0), "train/success": ramp(0.2, 1.0)}),
+    ],
     "truncation": [shown({"rollout/solver/truncated": [0.05] * 40, "rollout/truncated": [0.4] * 40})],
     "overlong": [shown({"train/return": [0.0] * 40, "rollout/overlong": [1.0] * 20})],
     "mismatch": [
@@ -115,6 +133,12 @@ WELL = {
     "failed_episodes": [
         shown({"rollout/failed": [3.0] * 12, "progress/episodes": ramp(64, 768, 12)}),
         shown({"rollout/failed": [32.0] * 4 + [0.0] * 8, "progress/episodes": ramp(64, 768, 12)}),
+    ],
+    "agent_errors": [
+        shown({"rollout/agent_errors": [50.0] * 6 + [9.0] * 6, "progress/episodes": ramp(64, 768, 12)}),
+        replace(
+            shown({"progress/episodes": ramp(64, 768, 12)} | {"rollout/agent_errors": [60.0] * 2}), step=12
+        ),
     ],
     "length_hacking": [tokens(ramp(100, 300), ramp(0.3, 0.8)), tokens([100.0] * 40, [0.5] * 40)],
     "stalled_phase": [seen(idle=200.0, usual=5.0), seen(idle=400.0, usual=60.0), seen(silent=100.0)],
@@ -160,6 +184,12 @@ def test_fires_and_says_why(rule: str) -> None:
 def test_is_silent_where_all_is_well(rule: str) -> None:
     for observed in WELL[rule]:
         assert rule not in judged(observed, kind_of(rule))
+
+
+def test_rewards_without_spread_from_the_start_are_found_though_every_episode_succeeds() -> None:
+    """A verifier that accepts everything."""
+    always = {"groups/a/zero_variance": [1.0] * 8, "groups/a/too_easy": [1.0] * 8, "train/success": [1.0] * 8}
+    assert set(judged(shown(always))) == {"no_spread"}
 
 
 def test_each_policy_and_role_has_its_own() -> None:
@@ -227,7 +257,7 @@ def test_stored_rules_of_language_models_are_dropped_unless_changed() -> None:
     ],
 )  # fmt: skip
 def test_a_level_once_reached_holds_below_its_bound(before: Level, excess: float, after: Level) -> None:
-    found = Found("k", "t", 1, 1, {}, ("k",), excess, critical_at=3.0)
+    found = Found("k", "t", 1, 1, {}, ("k",), excess=excess, critical_at=3.0)
     assert level_now(before, found, 0.7) is after
 
 

@@ -54,6 +54,7 @@ from training_core.llm.learning.token_logprobs import (
     fill_missing_logprobs,
 )
 from training_core.llm.learning.update_metrics import Annotations, TokenLosses, UpdateSums
+from training_core.llm.learning.weight_change import sampled_weights, weight_change
 from training_core.llm.models.evaluation import recompute_activations, training_passes, use_evaluation_mode
 from training_core.llm.models.flops import TRAINING, shape_of
 from training_core.llm.models.fused_kernels import compile_for_updates
@@ -201,6 +202,7 @@ class Learner:
         torch.manual_seed(keyed_seed(self.seed, iteration, self.processes.rank))  # for an adapter's dropout
         rate = learning_rate(self.settings, iteration, self.iterations)
         self.optimiser.prepare(rate)
+        before = sampled_weights(self.model)
         use_evaluation_mode(self.model)  # dropout off: ratios of fresh data are 1
         fresh = -1 if version == self._updated_version else version  # -1: no token is of these weights
         self._updated_version = version
@@ -224,7 +226,8 @@ class Learner:
             self.optimiser.rest()
         sums.all_reduce(self.processes, self.model.device)
         flops = sums.flops if self.shape else None
-        return UpdateResult(self._metrics(sums, rate, len(groups)), sums.annotations, flops)
+        metrics = self._metrics(sums, rate, len(groups)) | weight_change(before, sampled_weights(self.model))
+        return UpdateResult(metrics, sums.annotations, flops)
 
     @torch.no_grad()
     def _compute_old_logprobs(

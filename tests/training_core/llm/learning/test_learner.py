@@ -67,6 +67,17 @@ def test_what_an_engine_samples_has_ratio_one() -> None:
             assert logprobs == pytest.approx(answer.logprobs, abs=1e-4)
 
 
+@pytest.mark.parametrize("rate", [1e-3, 1e-12])
+def test_the_change_of_the_weights_is_reported(rate: float) -> None:
+    """Against the norms of whole tensors: the little model's have about as many numbers as are read."""
+    one = learner(learning_rate=rate)
+    before = {name: weight.clone() for name, weight in one.weights().items()}
+    change = one.update(groups(), 1, 0).metrics["weight_change"]
+    squares = sum(float(((weight - before[name]) ** 2).sum()) for name, weight in one.weights().items())
+    whole = sum(float((weight**2).sum()) for weight in before.values())
+    assert change == pytest.approx((squares / whole) ** 0.5, rel=0.3)
+
+
 @pytest.mark.parametrize("average", ["token", "sequence"])
 @pytest.mark.parametrize("packing", [True, False])
 def test_micro_batches_add_up_to_one_big_one(average: str, packing: bool) -> None:
@@ -228,7 +239,11 @@ def test_bf16_learns_in_steps_too_small_for_bf16() -> None:
 def test_nothing_to_learn_from_changes_nothing() -> None:
     one = learner()
     before = [weight.clone() for weight in one.model.parameters()]
-    assert one.update([], 1, 0).metrics == {"lr": pytest.approx(1e-3), "trained_groups": 0.0}
+    assert one.update([], 1, 0).metrics == {
+        "lr": pytest.approx(1e-3),
+        "trained_groups": 0.0,
+        "weight_change": 0.0,
+    }
     assert all(torch.equal(old, new) for old, new in zip(before, one.model.parameters(), strict=True))
 
 
