@@ -29,6 +29,7 @@ class NoiseStream(IntEnum):
     ROLLOUT_WORKFLOWS = 5
     SERVED_POLICIES = 5  # an alias: a run has rollout workflows or serves its policies, never both
     ROLLOUT_WORKFLOW_EVALUATION = 6
+    CONTINUATIONS = 7
 
 
 def _mix(words: Words) -> Words:

@@ -110,6 +110,8 @@ class Candidate:
     team_reward: float = 0.0
     reward: float = 0.0
     """team_weight * team_reward + local_weight * local_reward, less the penalty for an overlong answer."""
+    value: float | None = None
+    """Estimated return of the role from this answer on: `reward` and the mean of continuations. None compares rewards."""
     advantage: float | None = None
     scored: bool = True
     """Whether the answer has a reward. One without is in no group."""
@@ -129,6 +131,10 @@ class Turn:
     candidates: list[Candidate]
     executed: int
     board: dict[str, Any] | None = None
+    compared: bool = True
+    """Whether its candidates are in a group. False before the point at which siblings part, and where new weights arrived
+    while the candidates were continued.
+    """
 
     @property
     def scored(self) -> list[Candidate]:
@@ -193,6 +199,8 @@ class Episode:
     """In chronological order."""
     silent_rewards: dict[str, float] = field(default_factory=dict)
     """Rewards of roles that had not answered when they earned them, by role. They count, and no turn has them."""
+    team_return: float = 0.0
+    """Sum of the team's rewards of the executed answers, each once."""
     reward_parts: dict[str, dict[str, float]] = field(default_factory=dict)
     """Sums of the parts of rewards that the environment, a reward function or a rubric reports, by role and by name."""
     failed_role: str = ""

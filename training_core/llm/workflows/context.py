@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import cycle
+from itertools import cycle, islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -145,9 +145,10 @@ def begin_turn(
     count: int,
     settings: SamplingSettings,
     conversations: Conversations | None,
+    first: Callable[[int], int] = lambda slot: 0,
 ) -> tuple[RoleTurn, dict[int, str]]:
     """A role's turn with its prompts in the slots of `keys`, for `count` answers each; and the errors of slots whose
-    environment raised.
+    environment raised. `first` is the index of a slot's first answer in the group that shares its key.
 
     Slots in which it is not this role's turn, according to the environment, are in neither.
     """
@@ -169,7 +170,7 @@ def begin_turn(
             name = "-".join(map(str, key._replace(turn=0)))  # of all the role's prompts in the episode
         else:
             ids, name = render(messages), ""
-        items.append(SlotTurn(slot, view, messages, Prompt(ids, count, key, rid=name)))
+        items.append(SlotTurn(slot, view, messages, Prompt(ids, count, key, first(slot), rid=name)))
     return RoleTurn(role, began, items, settings), errors
 
 
@@ -193,10 +194,27 @@ def generate_answers(context: RolloutContext, turns: Sequence[RoleTurn]) -> None
 
 def _generate(generate: Generate, turn: RoleTurn) -> None:
     sent = time.time()
-    answers = generate([item.prompt for item in turn.items], turn.settings) if turn.items else []
+    shared = _sharing(turn.items)
+    prompts = [replace(items[0].prompt, count=sum(item.prompt.count for item in items)) for items in shared]
+    answers = generate(prompts, turn.settings) if prompts else []
     answered = time.time()
-    for item, own in zip(turn.items, answers, strict=True):
-        item.answers, item.sent, item.answered = own, sent, answered
+    for items, own in zip(shared, answers, strict=True):
+        rest = iter(own)
+        for item in items:
+            item.answers = list(islice(rest, item.prompt.count))
+            item.sent, item.answered = sent, answered
+
+
+def _sharing(items: Sequence[SlotTurn]) -> list[list[SlotTurn]]:
+    """The items, where those whose answers belong to one group of one prompt are together."""
+    shared: list[list[SlotTurn]] = []
+    for item in items:
+        last = shared[-1][-1].prompt if shared else None
+        if last and replace(last, first=last.first + last.count, count=item.prompt.count) == item.prompt:
+            shared[-1].append(item)
+        else:
+            shared.append([item])
+    return shared
 
 
 def opening_messages(role: Role, view: SlotView) -> list[Message]:

@@ -5,9 +5,9 @@ their answers are applied in turn order. Roles that do not speak in a turn are s
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from training_core.errors import EnvironmentFailure
 from training_core.llm.environments.base import SampledText, Split, StepResult
@@ -27,6 +27,20 @@ from training_core.llm.workflows.context import (
 from training_core.llm.workflows.overlong import answer_cost
 from training_core.types import Answer, Candidate, Episode, NoiseKey
 
+Episodes = Mapping[int, Episode]
+"""Episodes by slot."""
+
+
+class Point(NamedTuple):
+    """A position in an episode: before this step of this turn of the team."""
+
+    turn: int
+    step: int = 0
+    """Index in `team.steps`."""
+
+
+OPENING = Point(0)
+
 
 def close_episode(episode: Episode, view: SlotView, now: float) -> None:
     """Record how an episode ended."""
@@ -38,7 +52,7 @@ def close_episode(episode: Episode, view: SlotView, now: float) -> None:
 
 
 def without_failed(
-    live: list[int], errors: Mapping[int, str], episodes: list[Episode], role: str = ""
+    live: list[int], errors: Mapping[int, str], episodes: Episodes, role: str = ""
 ) -> list[int]:
     """Fail the episodes with errors in a role's turn; return the slots that continue."""
     for slot, error in errors.items():
@@ -47,7 +61,7 @@ def without_failed(
     return [slot for slot in live if slot not in errors]
 
 
-def fail_silent(live: list[int], turn: int, episodes: list[Episode]) -> list[int]:
+def fail_silent(live: list[int], turn: int, episodes: Episodes) -> list[int]:
     """Fail the episodes in which no role could speak for a whole turn, because they would never end."""
     silent = {
         slot: f"no role can speak: observe() returned None for every role in turn {turn + 1}"
@@ -60,7 +74,7 @@ def fail_silent(live: list[int], turn: int, episodes: list[Episode]) -> list[int
 def end_overlong(
     live: list[int],
     turns: Sequence[RoleTurn],
-    episodes: list[Episode],
+    episodes: Episodes,
     context: RolloutContext,
 ) -> list[int]:
     """End the episodes in which a prompt left no room for an answer; return the slots that continue."""
@@ -77,7 +91,7 @@ def end_overlong(
     return [slot for slot in live if slot not in reasons]
 
 
-def end_early(outcomes: Mapping[int, str], episodes: list[Episode], context: RolloutContext) -> None:
+def end_early(outcomes: Mapping[int, str], episodes: Episodes, context: RolloutContext) -> None:
     """End the episodes of these slots although their environments have not ended."""
     for slot, view in context.pool.observe(list(outcomes), "").items() if outcomes else ():
         close_episode(episodes[slot], replace(view, outcome=outcomes[slot]), time.time())
@@ -86,6 +100,18 @@ def end_early(outcomes: Mapping[int, str], episodes: list[Episode], context: Rol
 MAX_TURNS = 1024
 """Maximum turns of an episode whose environment sets no limit."""
 EpisodeKind = Literal["train", "eval", "eval_sampled"]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A role's answers in a step, executed on copies of the slots' states; none is selected yet."""
+
+    turn: RoleTurn
+    point: Point
+    candidates: Mapping[int, list[Candidate]]
+    """By slot."""
+    waiting: Sequence[RoleTurn]
+    """Turns of the same step whose answers are executed after these."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +128,10 @@ class SamplingPlan:
     """Answers per turn."""
     choose: Callable[[list[Candidate], NoiseKey], int] = lambda candidates, key: 0
     """Selects the candidate that is executed."""
+    evaluate: Callable[[Tried, Episodes], Collection[int]] = lambda tried, episodes: ()
+    """Fills `Candidate.value`; returns the slots in which the candidates cannot be compared."""
+    first: Callable[[int], int] = lambda slot: 0
+    """slot -> index of its first answer in the group that shares the slot's key."""
     conversations: Conversations | None = None
     """The conversations so far, if a role's turns form one conversation."""
 
@@ -115,7 +145,7 @@ def play(tasks: Sequence[int], context: RolloutContext, plan: SamplingPlan) -> l
     the last turn if its environment does not count turns (because roles were skipped).
     """
     views = context.pool.reset({slot: (task, plan.split) for slot, task in enumerate(tasks)})
-    episodes = []
+    episodes = {}
     for slot, task in enumerate(tasks):
         number = task if plan.split == "eval" else context.first + slot
         name = f"{context.attempt}-{context.iteration}-{plan.kind}-{number}"
@@ -124,33 +154,45 @@ def play(tasks: Sequence[int], context: RolloutContext, plan: SamplingPlan) -> l
         episode.probe = plan.split == "eval" and task < context.config.evaluation.probes
         if view.done:
             close_episode(episode, view, time.time())
-        episodes.append(episode)
+        episodes[slot] = episode
     live = [slot for slot in range(len(tasks)) if not views[slot].done]
-    limit, turn = int(getattr(context.config.environment, "max_turns", MAX_TURNS)), 0
-    while live and turn < limit:
-        for step in context.config.team.steps:
-            live = _step(step, turn, live, episodes, context, plan)
-        live = fail_silent(live, turn, episodes)
-        turn += 1
-    end_early(dict.fromkeys(live, "turns used up"), episodes, context)
-    return episodes
+    play_on(live, episodes, context, plan)
+    return list(episodes.values())
+
+
+def play_on(
+    live: list[int],
+    episodes: Episodes,
+    context: RolloutContext,
+    plan: SamplingPlan,
+    begin: Point = OPENING,
+    end: int = MAX_TURNS,
+) -> None:
+    """Play the live slots from a point until they end, or until turn number `end` of the team begins."""
+    limit = int(getattr(context.config.environment, "max_turns", MAX_TURNS))
+    turn, first = begin
+    while live and turn < min(limit, end):
+        for step in range(first, len(context.config.team.steps)):
+            live = _step(Point(turn, step), live, episodes, context, plan)
+        if not first:
+            live = fail_silent(live, turn, episodes)
+        turn, first = turn + 1, 0
+    if turn >= limit:
+        end_early(dict.fromkeys(live, "turns used up"), episodes, context)
 
 
 def _step(
-    step: Sequence[tuple[int, str]],
-    number: int,
-    live: list[int],
-    episodes: list[Episode],
-    context: RolloutContext,
-    plan: SamplingPlan,
+    point: Point, live: list[int], episodes: Episodes, context: RolloutContext, plan: SamplingPlan
 ) -> list[int]:
-    """Let roles act simultaneously, each as (index in the turn order, role), in every live slot; return the slots that continue."""
+    """Let the roles of a step act simultaneously in every live slot; return the slots that continue."""
     turns: list[RoleTurn] = []
-    for role_index, role in step:
-        if not context.config.team.roles[role].speaks.in_turn(number + 1):
+    for role_index, role in context.config.team.steps[point.step]:
+        if not context.config.team.roles[role].speaks.in_turn(point.turn + 1):
             continue
-        keys = {slot: plan.key(slot, number, role_index) for slot in live}
-        turn, errors = begin_turn(context, role, keys, plan.count, plan.settings(role), plan.conversations)
+        keys = {slot: plan.key(slot, point.turn, role_index) for slot in live}
+        turn, errors = begin_turn(
+            context, role, keys, plan.count, plan.settings(role), plan.conversations, plan.first
+        )
         live = without_failed(live, errors, episodes, role)
         turns.append(turn)
     generate_answers(context, turns)
@@ -158,55 +200,68 @@ def _step(
         for item in turn.items:
             record_generation(episodes[item.slot], context, turn.role, turn.began, item)
     live = end_overlong(live, turns, episodes, context)
-    for turn in turns:
+    for index, turn in enumerate(turns):
         slots = set(live)
-        remaining = [item for item in turn.items if item.slot in slots]
-        live = _act(turn.role, remaining, number, live, episodes, context, plan)
+        remaining = replace(turn, items=[item for item in turn.items if item.slot in slots])
+        live = act(remaining, point, live, episodes, context, plan, turns[index + 1 :])
     return live
 
 
-def _act(
-    role: str,
-    items: list[SlotTurn],
-    turn: int,
+def act(
+    turn: RoleTurn,
+    point: Point,
     live: list[int],
-    episodes: list[Episode],
+    episodes: Episodes,
     context: RolloutContext,
     plan: SamplingPlan,
+    waiting: Sequence[RoleTurn] = (),
 ) -> list[int]:
-    """Execute a role's answers on copies and select one; return the slots that continue."""
+    """Execute a role's answers on copies and select one; return the slots that continue. `waiting`: see Tried."""
+    role = turn.role
     passes = context.config.team.roles[role].may_pass
     reads = context.config.environment.reads_tokens
     texts = {
-        item.slot: [_action_of(answer, item, passes, reads) for answer in item.answers] for item in items
+        item.slot: [_action_of(answer, item, passes, reads) for answer in item.answers] for item in turn.items
     }
-    results_by_slot = context.pool.try_answers(texts, role)
+    checked = {
+        slot: _checked_roles(results, context)
+        for slot, results in context.pool.try_answers(texts, role).items()
+    }
+    errors = {slot: result for slot, result in checked.items() if isinstance(result, str)}
+    results = {slot: result for slot, result in checked.items() if not isinstance(result, str)}
+    items = [item for item in turn.items if item.slot in results]
+    candidates = {item.slot: _candidates(item, results[item.slot], context, role) for item in items}
+    apart = plan.evaluate(Tried(replace(turn, items=items), point, candidates, waiting), episodes)
     chosen: dict[int, int] = {}
-    errors: dict[int, str] = {}
     for item in items:
-        results = _checked_roles(results_by_slot[item.slot], context)
-        if isinstance(results, str):
-            errors[item.slot] = results
-            continue
-        candidates = _candidates(item, results, context, role)
-        _count_reward_calls(episodes[item.slot], results)
-        chosen[item.slot] = plan.choose(candidates, item.prompt.key)
-        record_turn(episodes[item.slot], context, turn, role, item, candidates, chosen[item.slot])
-        executed_result = results[chosen[item.slot]]
-        episodes[item.slot].add_reward_parts(role, executed_result.parts)
-        _reward_others(episodes[item.slot], context, role, executed_result)
+        slot = item.slot
+        chosen[slot] = plan.choose(candidates[slot], item.prompt.key)
+        record_turn(episodes[slot], context, point.turn, role, item, candidates[slot], chosen[slot])
+        episodes[slot].turns[-1].compared = slot not in apart
+        _record_results(episodes[slot], context, role, results[slot], chosen[slot])
         if plan.conversations:
-            executed = candidates[chosen[item.slot]].answer
-            plan.conversations.record_answer(item.slot, role, item.messages, item.prompt.token_ids, executed)
+            executed = candidates[slot][chosen[slot]].answer
+            plan.conversations.record_answer(slot, role, item.messages, item.prompt.token_ids, executed)
     after = context.pool.commit(chosen)
     now = time.time()
-    for item in items:
+    for item in turn.items:
         record_environment(episodes[item.slot], item.answered, now)
     for slot, view in after.items():
         if view.done:
             close_episode(episodes[slot], view, now)
     ended = {slot for slot, view in after.items() if view.done}
     return [slot for slot in without_failed(live, errors, episodes, role) if slot not in ended]
+
+
+def _record_results(
+    episode: Episode, context: RolloutContext, role: str, results: list[StepResult], executed: int
+) -> None:
+    """Record what the environment returned for a turn's answers, except the rewards of its own role."""
+    _count_reward_calls(episode, results)
+    result = results[executed]
+    episode.team_return += result.team_reward
+    episode.add_reward_parts(role, result.parts)
+    _reward_others(episode, context, role, result)
 
 
 def _action_of(answer: Answer, item: SlotTurn, passes: bool, reads_tokens: bool) -> str | None:
