@@ -118,6 +118,11 @@ class Candidate:
     messages: list[dict[str, str]] = field(default_factory=list)
     """What the answer consists of, if it is that of several calls or calls tools: `role`, `content` and `tool_calls` as text."""
 
+    @property
+    def compared(self) -> float:
+        """What it is compared by: its value, or its reward if it has none."""
+        return self.reward if self.value is None else self.value
+
 
 @dataclass
 class Turn:
@@ -199,6 +204,10 @@ class Episode:
     """In chronological order."""
     silent_rewards: dict[str, float] = field(default_factory=dict)
     """Rewards of roles that had not answered when they earned them, by role. They count, and no turn has them."""
+    continued_tokens: int = 0
+    """Tokens that continuations of its candidates have sampled."""
+    lost_groups: int = 0
+    """Number of groups that are left out: new weights arrived while their candidates were continued, or the continuations failed."""
     team_return: float = 0.0
     """Sum of the team's rewards of the executed answers, each once."""
     reward_parts: dict[str, dict[str, float]] = field(default_factory=dict)

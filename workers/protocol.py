@@ -148,7 +148,7 @@ class EpisodeFacts:
     cut: int
     """Number of candidates cut at their token limit."""
     tokens: int
-    """Response tokens over all candidates."""
+    """Response tokens over all candidates and their continuations."""
     turns: int
     """Number of the team's turns."""
     reward_timeouts: int | None = None
@@ -173,6 +173,8 @@ class EpisodeFacts:
     """Role whose turn it was when the episode failed or its agent raised; empty if it is not known."""
     agent_error: str = ""
     """Error of an agent that counts as workflow.failure_reward; empty otherwise."""
+    lost_groups: int = 0
+    """Number of groups that are left out because their continuations give no comparable values."""
 
 
 @dataclass

@@ -154,6 +154,11 @@ class ExperimentConfig(Section):
         return ""
 
     @property
+    def continued_answers(self) -> dict[str, int]:
+        """Maximum number of answers, by role, that only estimate the value of others."""
+        return {}
+
+    @property
     def tokens_per_iteration(self) -> int:
         """Maximum number of tokens of training answers."""
         return 0

@@ -36,8 +36,49 @@ class TurnTree(Section):
             lambda at: at.config.rollout.group_size > 1, "rollout.group_size = 1 has one candidate"
         )
     }
+    orders: ClassVar[Effects] = {
+        "horizon": at_most(
+            "horizon",
+            lambda at: int(at.config.max_turns),
+            "environment.max_turns",
+            "continuations are played to the end anyway; set 0",
+        )
+    }
     carry: Literal["best", "sampled"] = "best"
     """Which candidate is continued: best (highest reward, as in the paper) or sampled (a random one)."""
+    value: Literal["immediate", "turn", "return"] = "immediate"
+    """What candidates are compared by: immediate, their own rewards; or with the mean of what their roles earn in continuations by the
+    current policies, to the end of the same turn of the team (turn) or of the episode (return).
+    """
+    continuations: int = Field(1, ge=1, le=256)
+    """Continuations of each different answer of a group, M; only with value = "turn" or "return"."""
+    horizon: int = Field(0, ge=0)
+    """With value = "return": turns of the team after which continuations end, that of the answer included; 0: no limit."""
+
+    @property
+    def turns_ahead(self) -> int | None:
+        """Turns of the team that continuations play, that of the answer included; None for whole episodes."""
+        return 1 if self.value == "turn" else self.horizon or None
+
+    @cross_field
+    def _values_have_what_they_need(self) -> Self:
+        if self.value == "immediate" and self.continuations != 1:
+            raise InvalidValue(
+                'continuations: value = "immediate" continues no candidates',
+                remedy='leave it at 1, or set value = "turn"',
+            )
+        if self.value != "return" and self.horizon:
+            raise InvalidValue(
+                f'horizon: value = "{self.value}" has no limit of turns',
+                remedy='leave it at 0, or set value = "return"',
+            )
+        if self.value != "immediate" and self.carry == "best":
+            raise InvalidValue(
+                f'carry: the highest of the noisy estimates of value = "{self.value}" is the luckiest answer, so later states would '
+                "come from no policy",
+                remedy='set carry = "sampled"',
+            )
+        return self
 
 
 class Episodes(Section):

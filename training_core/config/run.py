@@ -171,12 +171,25 @@ class RunConfig(ExperimentConfig):
         return self
 
     @cross_field
+    def _there_is_something_to_continue(self) -> Self:
+        if (
+            isinstance(self.workflow, TurnTree)
+            and self.workflow.value == "turn"
+            and len(self.team.order) == 1
+        ):
+            raise InvalidValue(
+                'workflow.value: "turn" continues to the end of the team\'s turn, but the team has one role that speaks once',
+                remedy='set "immediate", or "return"',
+            )
+        return self
+
+    @cross_field
     def _environments_fit(self) -> Self:
         room = self.resources.environment_workers * self.resources.environments_per_worker
         if room < self.training_slots:
-            factor = (
-                f" x {self.rollout.group_size} episodes" if isinstance(self.workflow, WHOLE_EPISODES) else ""
-            )
+            slots = self.slots_per_task
+            unit = "episodes" if isinstance(self.workflow, WHOLE_EPISODES) else "states"
+            factor = f" x {slots} {unit}" if slots > 1 else ""
             more = self.rollout.concurrency > self.rollout.tasks
             count = (
                 f"max_concurrent = {self.rollout.concurrency}" if more else f"tasks = {self.rollout.tasks}"
@@ -277,8 +290,26 @@ class RunConfig(ExperimentConfig):
     @property
     def tokens_per_iteration(self) -> int:
         """Maximum number of sampled tokens."""
-        longest = sum(self.team.roles[name].sampling.max_tokens for name in self.team.order)
-        return self.rollout.tasks * self.rollout.group_size * self.max_turns * longest
+        longest = {name: self.team.roles[name].sampling.max_tokens for name in self.team.roles}
+        compared = self.max_turns * sum(longest[name] for name in self.team.order)
+        continued = sum(count * longest[name] for name, count in self.continued_answers.items())
+        return self.rollout.tasks * self.rollout.group_size * compared + continued
+
+    @property
+    def continued_answers(self) -> dict[str, int]:
+        """Maximum number of answers of an iteration's continuations, by role; empty without continuations.
+
+        In a turn of the team the answers of the roles before are continued by a role, and in the turns ahead all of them.
+        """
+        workflow, turns = self.workflow, self.max_turns
+        if not isinstance(workflow, TurnTree) or workflow.value == "immediate":
+            return {}
+        ahead = sum(min(turns - turn, workflow.turns_ahead or turns) - 1 for turn in range(turns))
+        copies = self.rollout.tasks * self.rollout.group_size * workflow.continuations
+        answers = dict.fromkeys(self.team.order, 0)
+        for before, name in enumerate(self.team.order):
+            answers[name] += copies * (turns * before + len(self.team.order) * ahead)
+        return answers
 
     @property
     def acting_gpus(self) -> float:
@@ -325,8 +356,16 @@ class RunConfig(ExperimentConfig):
         """Environments that training plays at the same time."""
         if isinstance(self.workflow, RolloutBuffer):
             return 0
-        tasks = max(self.rollout.tasks, self.rollout.concurrency)
-        return tasks * (self.rollout.group_size if isinstance(self.workflow, WHOLE_EPISODES) else 1)
+        return max(self.rollout.tasks, self.rollout.concurrency) * self.slots_per_task
+
+    @property
+    def slots_per_task(self) -> int:
+        """Environments that a training task takes: one for its tree or for each episode, and one for each continuation of an answer."""
+        if isinstance(self.workflow, WHOLE_EPISODES):
+            return self.rollout.group_size
+        if isinstance(self.workflow, TurnTree) and self.workflow.value != "immediate":
+            return 1 + self.rollout.group_size * self.workflow.continuations
+        return 1
 
     def learning_policies(self, iteration: int) -> tuple[str, ...]:
         """Policies that are updated in an iteration (from 1): all trained ones, or one of them with team.alternate."""

@@ -123,6 +123,7 @@ class TranscriptCandidate(TypedDict, total=False):
     local_reward: Required[Number]
     team_reward: Required[Number]
     reward: Required[Number]
+    value: Number
     advantage: Number
     ratios: list[Number]
     entropies: list[Number]
@@ -189,9 +190,12 @@ class TreeCandidate(Document):
     """A candidate of a turn."""
 
     reward: Number
+    value: Number = Field(
+        description="Reward and mean return of continuations, if candidates are compared by it."
+    )
     advantage: Number
     tokens: int
-    equals: int = Field(description="Index of the first candidate with the same text and reward.")
+    equals: int = Field(description="Index of the first candidate with the same text, reward and value.")
 
 
 class TreeTurn(Document):

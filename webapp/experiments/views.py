@@ -338,6 +338,7 @@ def _budget(draft: Draft) -> str:
         return ""
     factors = draft.config.batch_factors
     product = " × ".join(f"{count} {name}{'s' if count != 1 else ''}" for name, count in factors.items())
+    product += " and their continuations" if draft.config.continued_answers else ""
     return f"{product}: {draft.agents.budget.format(volume(draft.config).answers)}"
 
 

@@ -72,6 +72,7 @@ UNITS = {
     "failed": "episodes",
     "agent_errors": "episodes",
     "overlong": "episodes",
+    "lost_groups": "groups",
     "dropped": "answers",
     "timeouts": "answers",
     "unscored": "answers",

@@ -40,6 +40,7 @@ def _level(number: int, turn: Mapping[str, Any]) -> dict[str, Any]:
     candidates = [
         {
             "reward": candidate["reward"],
+            "value": candidate.get("value"),
             "advantage": candidate.get("advantage"),
             "tokens": len(candidate["token_ids"]),
             "equals": first_equal(turn["candidates"], index),
@@ -68,7 +69,7 @@ def group_read(episode: Episode, number: int) -> dict[str, Any]:
 def group_of(turn: Mapping[str, Any], number: int) -> dict[str, Any]:
     """Return the group of a turn that is already read, as `group_read`."""
     level = _level(number, turn)
-    mean, std = spread([candidate["reward"] for candidate in turn["candidates"]])
+    mean, std = spread(list(map(compared, turn["candidates"])))
     candidates = [
         facts | _candidate(candidate)
         for facts, candidate in zip(level["candidates"], turn["candidates"], strict=True)
@@ -94,14 +95,17 @@ def _candidate(candidate: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def compared(candidate: Mapping[str, Any]) -> float | str | None:
+    """Return what a candidate is compared by: its value if it has one, else its reward."""
+    reward: float | str | None = candidate["reward"]
+    value: float | str | None = candidate.get("value")
+    return reward if value is None else value
+
+
 def first_equal(candidates: Sequence[Mapping[str, Any]], index: int) -> int:
-    """Return the index of the first candidate with the same text and reward."""
-    wanted = candidates[index]
-    return next(
-        first
-        for first, candidate in enumerate(candidates)
-        if (candidate["text"], candidate["reward"]) == (wanted["text"], wanted["reward"])
-    )
+    """Return the index of the first candidate with the same text, reward and value."""
+    facts = [(candidate["text"], candidate["reward"], candidate.get("value")) for candidate in candidates]
+    return facts.index(facts[index])
 
 
 def spread(rewards: Sequence[float | str | None]) -> tuple[float | None, float | None]:
@@ -115,8 +119,8 @@ def spread(rewards: Sequence[float | str | None]) -> tuple[float | None, float |
 
 
 def is_level(candidates: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether several candidates have equal rewards (up to rounding, as in the loss), and thus no learning signal."""
-    rewards = [float(candidate["reward"]) for candidate in candidates if candidate["reward"] is not None]
+    """Whether several candidates have equal rewards or values (up to rounding, as in the loss), and thus no learning signal."""
+    rewards = [float(reward) for reward in map(compared, candidates) if reward is not None]
     if len(rewards) < 2 or not all(map(isfinite, rewards)):
         return False
     return isclose(min(rewards), max(rewards), rel_tol=1e-9) and not any(
@@ -140,10 +144,13 @@ def folded(candidates: Sequence[Mapping[str, Any]], executed: int | None) -> lis
 
 def lean(candidate: Mapping[str, Any], mean: float | None) -> tuple[str, int]:
     """Return (up, down or even; intensity from 0 to HEATS) of the advantage, or if unknown, of reward - mean."""
-    advantage, reward = candidate["advantage"], candidate["reward"]
-    if advantage is None and reward is None:
+    advantage, reward = candidate["advantage"], compared(candidate)
+    if advantage is not None:
+        value = float(advantage)
+    elif reward is not None:
+        value = float(reward) - (mean or 0.0)
+    else:
         return "even", 0
-    value = float(advantage) if advantage is not None else float(reward) - (mean or 0.0)
     if not isfinite(value) or value == 0:
         return "even", 0
     return ("up" if value > 0 else "down"), ceil(min(1.0, abs(value) / STRONG) * HEATS)

@@ -23,7 +23,16 @@ from webapp.runs.models import Run
 from webapp.runs.selectors import run_get
 from webapp.transcripts import services
 from webapp.transcripts.bodies import PIECE, Piece, turn_get, turns_read
-from webapp.transcripts.candidates import LEVELS, folded, group_of, lean, spread, tokens_of, tree_read
+from webapp.transcripts.candidates import (
+    LEVELS,
+    compared,
+    folded,
+    group_of,
+    lean,
+    spread,
+    tokens_of,
+    tree_read,
+)
 from webapp.transcripts.episodes import episode_get, quarters_read
 from webapp.transcripts.models import Episode, EpisodeNote
 from webapp.transcripts.probes import difference, plays_of, strips_read
@@ -140,6 +149,7 @@ def _turn(number: int, turn: Mapping[str, Any], tone: int) -> dict[str, Any]:
         "tone": tone,
         "said": executed,
         "stretches": stretches(executed) if executed else [],
+        "valued": any(candidate.get("value") is not None for candidate in turn["candidates"]),
         "agents": len(executed["text"].splitlines()) if executed else 0,
         "version": max(executed["versions"], default=None) if executed else None,
         "shown": [
@@ -253,7 +263,7 @@ def _levels(levels: Iterable[Mapping[str, Any]], tones: Mapping[str, int]) -> li
     shown: list[dict[str, Any]] = []
     begin: int | None = None
     for level in levels:
-        mean, _ = spread([candidate["reward"] for candidate in level["candidates"]])
+        mean, _ = spread(list(map(compared, level["candidates"])))
         entries = folded(level["candidates"], level["executed"])
         nodes = [_node(entry, level["executed"], mean) for entry in entries]
         selected = next((index for index, node in enumerate(nodes) if node["executed"]), None)
@@ -275,6 +285,7 @@ def _node(entry: Mapping[str, Any], executed: int | None, mean: float | None) ->
     selected, count = entry["index"] == executed, len(entry["numbers"])
     words = [
         f"reward {reward(entry['reward'])}",
+        "" if entry["value"] is None else f"value {reward(entry['value'])}",
         "" if entry["advantage"] is None else f"advantage {reward(entry['advantage'])}",
         "selected" if selected else "",
         f"{count} equal answers" if count > 1 else "",

@@ -260,15 +260,15 @@ class Collector:
             return []
 
     def _play(self, index: int, tasks: list[int]) -> Played:
-        rollout = self._config.rollout
-        count = rollout.group_size if isinstance(self._config.workflow, WHOLE_EPISODES) else 1
+        rollout, workflow = self._config.rollout, self._config.workflow
+        episodes = rollout.group_size if isinstance(workflow, WHOLE_EPISODES) else 1
         iteration, offset = divmod(tasks[0], rollout.tasks)
         return self._player.train(
             iteration + 1,
             tasks,
             self._version,
-            first_slot=index * rollout.wave_tasks * count,
-            episode=offset * count,
+            first_slot=index * rollout.wave_tasks * self._config.slots_per_task,
+            episode=offset * episodes,
         )
 
     def _version(self, policy: str) -> int:

@@ -4,6 +4,7 @@ The only measured step is that of two roles with 1.7 billion parameters on one H
 compilation, so that the rates are low. Times of other sizes are in proportion to the parameters. Other cards are not measured.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -52,7 +53,8 @@ def duration(
     if set(parameters) != set(config.used_policies) or not all(map(_on_gpus, used)):
         return None
     tree = config.rollout.tasks * config.rollout.group_size
-    rollout = sum(_generation(config, name, tree, parameters[name]) for name in parameters)
+    continued = _continued(config)
+    rollout = sum(_generation(config, name, tree, parameters[name], continued[name]) for name in parameters)
     evaluation = sum(_generation(config, name, episodes, parameters[name]) for name in parameters)
     trained = [name for name in parameters if name in config.trained_policies]
     update = max((_update(config, name, parameters[name], prompt) for name in trained), default=0.0)
@@ -75,12 +77,20 @@ def _tokens(config: RunConfig, policy: str, episodes: int, *, trained: bool = Fa
     return episodes * config.max_turns * sum(longest)
 
 
-def _generation(config: RunConfig, policy: str, episodes: int, parameters: int) -> float:
+def _continued(config: RunConfig) -> Counter[str]:
+    """Sampled tokens of an iteration's continuations by policy."""
+    tokens: Counter[str] = Counter()
+    for name, answers in config.continued_answers.items():
+        tokens[config.team.roles[name].policy] += answers * config.team.roles[name].sampling.max_tokens
+    return tokens
+
+
+def _generation(config: RunConfig, policy: str, episodes: int, parameters: int, continued: int = 0) -> float:
     section = config.policies[policy]
     workers = section.devices.rollout_workers
     at_once = min(section.engine.sequences, -(-episodes // workers), AT_ONCE)
     rate: float = GENERATED * (max(at_once, 1) / AT_ONCE) ** EXPONENT * PARAMETERS / parameters
-    return _tokens(config, policy, episodes) / (rate * workers)
+    return (_tokens(config, policy, episodes) + continued) / (rate * workers)
 
 
 def _update(config: RunConfig, policy: str, parameters: int, prompt: int) -> float:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from training_core.config.engines import with_engines
 from training_core.config.kinds import AnyConfig
+from training_core.config.rollout import TurnTree
 from training_core.config.run import RunConfig
 from training_core.errors import Advice, ModelError
 from training_core.llm.base_models.packaged import PACKAGED_MODELS, packaged_shape
@@ -79,7 +80,7 @@ class Volume:
     episodes: int
     """Training episodes per iteration: one path through each task's tree, or one per member of a task's group."""
     answers: int
-    """Sampled answers per iteration."""
+    """Sampled answers per iteration, with those of continuations."""
     tokens: int
     """Tokens of those answers, without prompts."""
     first_iteration: int
@@ -91,7 +92,7 @@ class Volume:
     episodes_total: int
     """Training and evaluation over all its iterations."""
     tokens_total: int
-    """Training answers of all its iterations."""
+    """Training answers and their continuations, of all its iterations."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def _duration(
 
 
 def volume(config: AnyConfig, first: int = 0) -> Volume:
-    """Computed as tasks x candidates x turns x roles; for small networks, environments x steps.
+    """Computed as tasks x candidates x turns x roles and their continuations; for small networks, environments x steps.
 
     The totals are of the iterations after `first`.
     """
@@ -145,7 +146,7 @@ def volume(config: AnyConfig, first: int = 0) -> Volume:
     evaluations, per_evaluation = _evaluations(config, first)
     return Volume(
         episodes=episodes,
-        answers=math.prod(config.batch_factors.values()),
+        answers=math.prod(config.batch_factors.values()) + sum(config.continued_answers.values()),
         tokens=tokens,
         first_iteration=first,
         evaluations=evaluations,
@@ -469,7 +470,8 @@ def _kv_cache(policy: str, config: RunConfig, shape: ModelShape, prompt: int) ->
     section, engine = config.policies[policy], config.policies[policy].engine
     workers, answers = section.devices.rollout_workers, config.rollout.group_size
     response = max(role.sampling.max_tokens for role in config.team.roles.values() if role.policy == policy)
-    most = max(config.rollout.tasks * answers, config.evaluation.episodes)
+    copies = config.workflow.continuations if isinstance(config.workflow, TurnTree) else 1
+    most = max(config.rollout.tasks * answers * copies, config.evaluation.episodes)
     tokens = min(engine.sequences, -(-most // workers)) * (prompt + response)
     if isinstance(engine, Torch):
         together = answers if config.workflow.type == "turn_tree" else 1

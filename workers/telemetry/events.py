@@ -217,6 +217,8 @@ class Candidate(Part):
     team_reward: Number
     reward: Number | None
     """None if a reward function returned None: the candidate is left out of its group."""
+    value: Number | None = None
+    """Estimated return of the role from this answer on, if candidates are compared by it: the reward and the mean of continuations."""
     advantage: Number | None = None
     messages: Many[Annotated[dict[str, str], BeforeValidator(_few)]] = []
     """What the answer consists of, if it is that of several calls or calls tools: role, content, tool_calls as text."""

@@ -27,7 +27,7 @@ def episode_facts(episode: Episode) -> EpisodeFacts:
         candidate_rewards={role: sum(c.reward for c in _candidates(episode, role)) for role in roles},
         candidates={role: sum(1 for _ in _candidates(episode, role)) for role in roles},
         cut=sum(c.answer.stop_reason == "length" for turn in episode.turns for c in turn.candidates),
-        tokens=episode_tokens(episode),
+        tokens=episode_tokens(episode) + episode.continued_tokens,
         turns=len({turn.index for turn in episode.turns}),
         reward_timeouts=episode.reward_timeouts,
         successes=episode.role_success,
@@ -45,6 +45,7 @@ def episode_facts(episode: Episode) -> EpisodeFacts:
         },
         failed_role=episode.failed_role,
         agent_error=episode.agent_error[:500],
+        lost_groups=episode.lost_groups,
     )
 
 
@@ -267,6 +268,7 @@ def _rollout_metrics(collected: Collected) -> dict[str, float]:
     erring = [item for item in facts if item.agent_error]
     values |= _if_any({"rollout/overlong": _overlong(facts), "rollout/agent_errors": float(len(erring))})
     values |= _by_role("failed", (item for item in facts if item.failed)) | _by_role("agent_errors", erring)
+    values |= _if_any({"rollout/lost_groups": float(sum(item.lost_groups for item in facts))})
     if ahead:
         values |= {"rollout/rejected": float(ahead.rejected), "rollout/waiting": float(ahead.waiting)}
     return values

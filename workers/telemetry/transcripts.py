@@ -110,10 +110,10 @@ def _turn_document(turn: Turn, spell: Speller) -> dict[str, Any]:
 
 def _candidate_document(candidate: Candidate, policy: str, spell: Speller) -> dict[str, Any]:
     answer = candidate.answer
-    advantage = {} if candidate.advantage is None else {"advantage": candidate.advantage}
+    computed = {"advantage": candidate.advantage, "value": candidate.value}
     messages = {"messages": candidate.messages} if candidate.messages else {}
     return (
-        advantage
+        {name: number for name, number in computed.items() if number is not None}
         | messages
         | {
             "text": answer.text,

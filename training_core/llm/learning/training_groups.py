@@ -101,7 +101,7 @@ def _completed(episodes: Sequence[Episode]) -> list[Episode]:
 
 
 def _turns_of(episodes: Sequence[Episode], roles: set[str]) -> Iterator[TurnPosition]:
-    """The turns of these roles that have something to compare, and tokens to train on."""
+    """The turns of these roles whose candidates are compared, and have tokens to train on."""
     for episode in episodes:
         unknown = {
             turn.role
@@ -110,7 +110,7 @@ def _turns_of(episodes: Sequence[Episode], roles: set[str]) -> Iterator[TurnPosi
         }
         for index, turn in enumerate(episode.turns):
             answered = any(candidate.answer.trained_tokens for candidate in turn.scored)
-            if turn.role in roles - unknown and answered:
+            if turn.role in roles - unknown and answered and turn.compared:
                 yield episode, index
 
 
@@ -121,12 +121,12 @@ def _turn_rewards(episodes: Sequence[Episode], hooks: AlgorithmHooks) -> TurnRew
         before: dict[str, float] = {}
         for index, turn in enumerate(episode.turns):
             moment = Moment(turn.index + 1, episode.turns[-1].index + 1, before.get(turn.role, 0.0))
-            rewards = np.array([candidate.reward for candidate in turn.scored])
+            rewards = np.array([candidate.compared for candidate in turn.scored])
             reshaped = hooks.turn_rewards(rewards, moment) if len(rewards) else rewards
             checked = checked_numbers(reshaped, len(rewards), hooks, "turn_rewards")
             turn_rewards[episode.id, index] = checked.tolist()
             if turn.candidates[turn.executed].scored and turn.is_trained:
-                before[turn.role] = turn.candidates[turn.executed].reward
+                before[turn.role] = turn.candidates[turn.executed].compared
     return turn_rewards
 
 
@@ -209,7 +209,7 @@ def _reshaped(units: "_ComparedUnits", hooks: AlgorithmHooks) -> Floats:
 def _check_rewards(episodes: Sequence[Episode]) -> None:
     for episode in episodes:
         for index, turn in enumerate(episode.turns):
-            if not all(isfinite(candidate.reward) for candidate in turn.candidates):
+            if not all(isfinite(candidate.compared) for candidate in turn.candidates):
                 raise EnvironmentFailure(
                     f"episode {episode.id} ({episode.task}), turn {index}: the environment paid {turn.role} a "
                     "reward that is not finite"
@@ -316,7 +316,7 @@ def _group(
         turn=index,
         prompt_ids=turn.prompt_ids,
         answers=[candidate.answer for candidate in turn.scored],
-        rewards=[candidate.reward for candidate in turn.scored],
+        rewards=[candidate.compared for candidate in turn.scored],
         advantages=[candidate.advantage or 0.0 for candidate in turn.scored],
         temperature=sampling.temperature,
         top_k=sampling.top_k,
