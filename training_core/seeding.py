@@ -30,6 +30,8 @@ class NoiseStream(IntEnum):
     SERVED_POLICIES = 5  # an alias: a run has rollout workflows or serves its policies, never both
     ROLLOUT_WORKFLOW_EVALUATION = 6
     CONTINUATIONS = 7
+    REPLAYS = 8
+    ALTERNATIVES = 9
 
 
 def _mix(words: Words) -> Words:

@@ -187,6 +187,8 @@ class Episode:
     earned until then counts.
     """
     probe: bool = False
+    task_number: int | None = None
+    """Number with which the environment starts the task again; None if no environment of the run did."""
     reward_timeouts: int | None = None
     """Number of answers whose reward function timed out; None if no reward function was called."""
     unscored: int = 0

@@ -37,6 +37,7 @@ WORKER_KINDS: dict[AgentKind, WorkerKind] = {
             "match": "workers.jobs.language_models:match",
             "prepare": "workers.jobs.language_models:prepare",
             "talk": "workers.jobs.talk:talk",
+            "worth": "workers.jobs.message_worth:message_worth",
         },
     ),
     AgentKind.NETWORKS: WorkerKind(

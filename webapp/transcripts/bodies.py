@@ -2,7 +2,8 @@
 piece.
 
 A body is a sequence of zstd frames, each a line of JSON {"turns": [...]} with PIECE turns; the first and the last also have
-"final_board". `EpisodeBody.frames` has the turns and bytes of each; it is empty for bodies in the older format, a single frame.
+"final_board", the first "task_number". `EpisodeBody.frames` has the turns and bytes of each; it is empty for bodies in the older
+format, a single frame.
 An annotation has the same format with the notes of PIECE turns per frame, in order of their turns; the first also has "stages".
 """
 
@@ -45,7 +46,8 @@ def body_packed(document: Mapping[str, Any]) -> tuple[bytes, list[list[int]]]:
     frames = []
     for index, part in enumerate(parts):
         board = {"final_board": document["final_board"]} if index in (0, len(parts) - 1) else {}
-        frames.append(zstandard.compress(orjson.dumps({"turns": part, **board}) + b"\n", level=3))
+        number = {} if index else {"task_number": document.get("task_number")}
+        frames.append(zstandard.compress(orjson.dumps({"turns": part, **board, **number}) + b"\n", level=3))
     return b"".join(frames), [[len(part), len(data)] for part, data in zip(parts, frames, strict=True)]
 
 

@@ -118,7 +118,9 @@ def episodes_store(run: Run, cursor: int, events: list[EpisodeEvent]) -> None:
     names = {event.episode: event for event in events}
     there = set(Episode.objects.filter(run=run, name__in=names).values_list("name", flat=True))
     fresh = [event for name, event in names.items() if name not in there]
-    bodies = [event.model_dump(mode="json", include={"turns", "final_board"}) for event in fresh]
+    bodies = [
+        event.model_dump(mode="json", include={"turns", "final_board", "task_number"}) for event in fresh
+    ]
     rows = Episode.objects.bulk_create(
         _row(run, cursor, event, body) for event, body in zip(fresh, bodies, strict=True)
     )

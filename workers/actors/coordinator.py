@@ -20,6 +20,8 @@ from training_core.llm.generation.rendering import check_template_arguments
 from training_core.llm.learning.training_groups import make_groups, read_baselines, save_baselines
 from training_core.llm.rewards.judge import has_judge, judge_metrics, take_counts
 from training_core.llm.workflows.agent import check_workflow
+from training_core.llm.workflows.message_worth import Measured, Report, WorthSettings, no_report
+from training_core.llm.workflows.replay import RecordedGame
 from training_core.types import Episode
 from training_core.versions import oldest_versions
 from workers.actors.player import Played, Player
@@ -205,6 +207,16 @@ class RolloutCoordinator(TrainingBackend):
         collected = self._collected(played.episodes, probes, spans, time.time() - start)
         collected.figures |= self._judge_metrics(f"{kind}/judge")
         return collected
+
+    def worth(
+        self, games: Sequence[RecordedGame], settings: WorthSettings, report: Report = no_report
+    ) -> Measured:
+        """Measure the messages of games with the current policies. Raises EnvironmentFailure, ConfigError."""
+        return self._started.worth(games, settings, self._versions, report)
+
+    def documents(self, episodes: Sequence[Episode]) -> list[dict[str, Any]]:
+        """Fields of the events of these episodes."""
+        return self._documents.transcripts(episodes, self._versions)
 
     def update(self, iteration: int) -> Updated:
         """Form groups, then update the policies that learn in this iteration, at the same time."""

@@ -154,7 +154,7 @@ class Player:
         generate with; `first_slot` and `episode` separate environments and ids of waves that play at the same time.
         """
         spans: list[Span] = []
-        context = self._context(iteration, version, spans, first_slot, episode)
+        context = self.context(iteration, version, spans, first_slot, episode)
         return Played(WORKFLOWS[self._config.workflow.type].train(tasks, context), spans)
 
     def evaluate(
@@ -170,7 +170,7 @@ class Player:
         assert kind != "train"
         play = WORKFLOWS[self._config.workflow.type].evaluate
         spans: list[Span] = []
-        context = self._context(iteration, version, spans, first_slot, 0)
+        context = self.context(iteration, version, spans, first_slot, 0)
         played: list[Episode] = []
         for start in range(0, len(tasks), self._room):
             played.extend(play(tasks[start : start + self._room], context, kind))
@@ -183,9 +183,10 @@ class Player:
         if self.external is not None:
             self.external.close()
 
-    def _context(
+    def context(
         self, iteration: int, version: Callable[[str], int], spans: list[Span], first_slot: int, episode: int
     ) -> RolloutContext:
+        """The context of one play; spans of the policies' workers are added to `spans`."""
         generators = {policy: self._generator(policy, version, spans) for policy in self._proxies}
         pool = SlotRange(self._pool, first_slot)
         return RolloutContext(

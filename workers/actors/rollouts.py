@@ -20,6 +20,8 @@ from training_core.errors import TroupeError
 from training_core.llm.external.source import read_external, save_external
 from training_core.llm.learning.training_groups import is_informative
 from training_core.llm.serving.admission import TaskQueue
+from training_core.llm.workflows.message_worth import Measured, Report, WorthSettings, measure, no_report
+from training_core.llm.workflows.replay import RecordedGame
 from training_core.types import Episode
 from training_core.versions import episode_age
 from workers.actors.player import Played, Player
@@ -79,6 +81,18 @@ class Rollouts:
         """Play held-out tasks; in the asynchronous loop, in slots that training does not use."""
         first_slot = self._config.training_slots if self._collector else 0
         return self._player.evaluate(iteration, kind, tasks, versions.__getitem__, first_slot=first_slot)
+
+    def worth(
+        self,
+        games: Sequence[RecordedGame],
+        settings: WorthSettings,
+        versions: Mapping[str, int],
+        report: Report = no_report,
+    ) -> Measured:
+        """Measure the messages of games; in the asynchronous loop, in slots that training does not use."""
+        first_slot = self._config.training_slots if self._collector else 0
+        context = self._player.context(0, versions.__getitem__, [], first_slot, 0)
+        return measure(games, context, settings, report)
 
     def published(self, iteration: int, versions: Mapping[str, int]) -> None:
         """Report a publication of weights to the collector."""

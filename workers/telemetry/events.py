@@ -252,6 +252,8 @@ class EpisodeEvent(Event):
     probe: bool = False
     task: str = Field(max_length=200)
     """Stable id of the task; the same for a probe in every evaluation."""
+    task_number: Int64 | None = None
+    """Number with which the environment starts the task again; None if it cannot."""
     title: str = Field(max_length=200)
     """Short description of the task."""
     outcome: str = Field(max_length=200)

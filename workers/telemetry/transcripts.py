@@ -39,6 +39,7 @@ def episode_document(episode: Episode, versions: Mapping[str, int], spell: Spell
         "kind": episode.kind,
         "probe": episode.probe,
         "task": episode.task[:200],
+        "task_number": episode.task_number,
         "title": episode.title[:200],
         "outcome": episode.outcome[:200],
         "success": episode.success,

@@ -151,6 +151,7 @@ def play(tasks: Sequence[int], context: RolloutContext, plan: SamplingPlan) -> l
         name = f"{context.attempt}-{context.iteration}-{plan.kind}-{number}"
         view = views[slot]
         episode = Episode(name, context.iteration, plan.kind, view.task_id, view.title, started=time.time())
+        episode.task_number = task
         episode.probe = plan.split == "eval" and task < context.config.evaluation.probes
         if view.done:
             close_episode(episode, view, time.time())

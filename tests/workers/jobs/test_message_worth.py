@@ -1,0 +1,43 @@
+"""The short job `worth` on a little model: new games of a checkpoint, and a stored episode."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workers.running import small_config
+from training_core.config.files import to_toml
+from workers.job import main
+from workers.storage.folders import JobFolder
+
+
+def do(folder: Path, model: Path, **parameters: Any) -> tuple[int, JobFolder]:
+    job = JobFolder(folder)
+    request = {"kind": "worth", "parameters": parameters, "checkpoint": "", "other": ""}
+    job.open(to_toml(small_config(model)), request)
+    return main([str(folder), "--home", str(folder.parent)]), job
+
+
+def test_new_games_and_one_of_them_stored(tmp_path: Path, little_model: Path) -> None:
+    """Every message has a worth; a stored episode is measured as the same game was when it was new."""
+    settings = {"alternatives": 3, "continuations": 2, "outcome": "return"}
+    status, job = do(tmp_path / "new", little_model, episodes=2, **settings)
+    result = job.read("result") or {}
+    assert status == 0, job.read("error")
+    games, continuations = job.kept()[:2], job.kept()[2:]
+    worths = [turn["worth"] for game in games for turn in game["turns"]]
+    assert result["messages"] == len(worths) and result["tokens"] > 0 and result["left_out"] == 0
+    for role, total in result["worth"].items():
+        own = [worth["worth"] for worth in worths if worth["role"] == role]
+        assert total["worth"] == pytest.approx(sum(own) / 2)
+    shown = next(worth for worth in worths if worth["alternatives"])
+    first = job.kept()[shown["alternatives"][0]["continuation"]]
+    said = [turn["candidates"][turn["executed"]]["text"] for turn in first["turns"]]
+    assert continuations and shown["alternatives"][0]["text"] in said
+
+    for turn in games[0]["turns"]:
+        del turn["worth"]
+    status, again = do(tmp_path / "stored", little_model, recorded=games[:1], **settings)
+    assert status == 0, again.read("error")
+    first_worths = [turn["worth"]["worth"] for turn in again.kept()[0]["turns"]]
+    assert first_worths == pytest.approx([worth["worth"] for worth in worths[: len(first_worths)]])

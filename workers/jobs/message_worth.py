@@ -1,0 +1,120 @@
+"""The worth of every message of played games: a stored episode, or new ones of a checkpoint."""
+
+from collections.abc import Sequence
+from math import isfinite
+from statistics import fmean
+from typing import Any
+
+from training_core.config.run import RunConfig
+from training_core.llm.workflows.message_worth import (
+    Measured,
+    MessageWorth,
+    WorthSettings,
+    sums_by_role,
+)
+from training_core.llm.workflows.replay import check_replayable, recorded_game, turn_places
+from workers.actors.coordinator import RolloutCoordinator
+from workers.jobs.context import MAX_EPISODES, JobContext
+from workers.jobs.language_models import coordinator_of, frozen, proxies_of
+
+SETTINGS = ("alternatives", "continuations", "outcome", "discount", "max_tokens")
+"""Parameters that are fields of WorthSettings."""
+COSTLIEST = 10
+"""Messages with the lowest worth in the result."""
+
+
+def message_worth(context: JobContext[RunConfig]) -> dict[str, Any]:
+    """Measure the messages of `recorded` episodes, or of `episodes` new ones from the held-out task `first`.
+
+    Each turn of a stored episode has its `worth`; the first continuation of every answer is stored behind them. Result: the sum
+    by role, the number of messages and of sampled tokens. Raises ConfigError, EnvironmentFailure.
+    """
+    config = frozen(context.config, context.checkpoint)
+    check_replayable(config)
+    parameters = context.parameters
+    coordinator = coordinator_of(context, config, proxies_of(context, config))
+    documents = list(parameters.get("recorded", ()))
+    if not documents:
+        count, first = int(parameters.get("episodes", 4)), int(parameters.get("first", 0))
+        context.progress(0.5, f"playing {count} episodes")
+        documents = coordinator.evaluate(0, "eval_sampled", count, first=first).transcripts
+    whole = [document for document in documents if not document["failed"]]
+    settings = WorthSettings(**{name: parameters[name] for name in SETTINGS if name in parameters})
+    games = [recorded_game(document, config) for document in whole]
+
+    def report(done: int, count: int) -> None:
+        context.progress(0.5 + 0.5 * done / count, f"{done} of {count} messages")
+
+    measured = coordinator.worth(games, settings, report)
+    return _stored(context, coordinator, whole, measured) | {"failed": len(documents) - len(whole)}
+
+
+def _stored(
+    context: JobContext[RunConfig],
+    coordinator: RolloutCoordinator,
+    documents: Sequence[dict[str, Any]],
+    measured: Measured,
+) -> dict[str, Any]:
+    """Store the episodes with their worths, and the continuations behind them. Returns the result of the job."""
+    continuations: list[dict[str, Any]] = []
+    room = max(0, MAX_EPISODES - len(documents))
+    messages: list[dict[str, Any]] = []
+    for number, (document, worths) in enumerate(zip(documents, measured.games, strict=True)):
+        places = turn_places(document, context.config)
+        for worth in worths:
+            position = places.index(worth.place)
+            kept = _continuations(worth, position + 1, coordinator, room - len(continuations))
+            entry = _worth_document(worth, len(documents) + len(continuations), len(kept))
+            continuations += kept
+            document["turns"][position]["worth"] = entry
+            messages.append({"episode": number, "turn": position + 1} | entry)
+    context.folder.keep([*documents, *continuations])
+    sums = sums_by_role(measured.games)
+    return {
+        "episodes": len(documents),
+        "messages": len(messages),
+        "left_out": measured.left_out,
+        "failed_messages": measured.failed,
+        "tokens": measured.tokens,
+        "worth": {
+            role: {"worth": worth, "half_width": half if isfinite(half) else None}
+            for role, (worth, half) in sums.items()
+        },
+        "costliest": sorted(messages, key=lambda message: float(message["worth"]))[:COSTLIEST],
+    }
+
+
+def _continuations(
+    worth: MessageWorth, number: int, coordinator: RolloutCoordinator, room: int
+) -> list[dict[str, Any]]:
+    """Documents of the first continuation of the message and of each alternative; none if there is no room for all."""
+    if not worth.alternatives or len(worth.alternatives) + 1 > room:
+        return []
+    names = ["the message itself", *(item.text for item in worth.alternatives)]
+    episodes = [worth.continuation, *(item.continuation for item in worth.alternatives)]
+    return [
+        document | {"title": f"#{number} {worth.role}: {' '.join(name.split()) or '(nothing)'}"[:200]}
+        for name, document in zip(names, coordinator.documents(episodes), strict=True)
+    ]
+
+
+def _worth_document(worth: MessageWorth, first: int, kept: int) -> dict[str, Any]:
+    """`first`: index of the first stored continuation."""
+    return {
+        "role": worth.role,
+        "worth": worth.worth,
+        "half_width": worth.half_width,
+        "differs": worth.differs,
+        "value": fmean(worth.values),
+        "equal": worth.equal,
+        "continuation": first if kept else None,
+        "alternatives": [
+            {
+                "text": item.text,
+                "count": item.count,
+                "value": fmean(item.values),
+                "continuation": first + index if kept else None,
+            }
+            for index, item in enumerate(worth.alternatives, 1)
+        ],
+    }
