@@ -37,7 +37,8 @@ WORKER_KINDS: dict[AgentKind, WorkerKind] = {
             "match": "workers.jobs.language_models:match",
             "prepare": "workers.jobs.language_models:prepare",
             "talk": "workers.jobs.talk:talk",
-            "worth": "workers.jobs.message_worth:message_worth",
+            "what_if": "workers.jobs.replays:what_if",
+            "worth": "workers.jobs.replays:message_worth",
         },
     ),
     AgentKind.NETWORKS: WorkerKind(

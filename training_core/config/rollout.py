@@ -318,11 +318,24 @@ class RolloutBuffer(Section):
 
 WHOLE_EPISODES = (Episodes, MultiTurn)
 """Workflows that play K whole episodes of each task at the environment."""
+REPLAYED = ("turn_tree", "episodes", "multi_turn")
+"""Workflows whose episodes consist of the environment's turns alone, so that their recorded answers replay them."""
 Workflow = Annotated[
     TurnTree | Episodes | MultiTurn | CustomWorkflow | Agent | RolloutWorkflow | RolloutBuffer,
     Field(discriminator="type"),
 ]
 """One class per workflow, selected by `type`."""
+
+
+def replay_refused(workflow: str) -> str:
+    """Why episodes of a workflow, by its `type`, cannot be replayed from their recorded answers; empty if they can."""
+    if workflow in REPLAYED:
+        return ""
+    return (
+        f'episodes of "{workflow}" cannot be replayed, because programs outside of the environment hold a part of their state; '
+        f"only those of {', '.join(REPLAYED)} can"
+    )
+
 
 WORKFLOW_CONFIGS: dict[str, type[Section]] = {
     "turn_tree": TurnTree,

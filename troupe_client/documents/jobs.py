@@ -1,4 +1,4 @@
-"""Short jobs: checks, dry runs, evaluations, conversations, matches, preparation of base models."""
+"""Short jobs: checks, dry runs, evaluations, conversations, matches, the worth of messages, preparation of base models."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -7,7 +7,7 @@ from pydantic import Field
 
 from troupe_client.documents.base import Body, Document
 
-JobKind = Literal["check", "dry_run", "evaluate", "talk", "match", "prepare"]
+JobKind = Literal["check", "dry_run", "evaluate", "talk", "match", "prepare", "worth", "what_if"]
 
 
 class JobCheckpoint(Document):
@@ -66,7 +66,11 @@ class JobBody(Body):
     other_run: str = Field("", description="match: run of the second checkpoint; default: the same run.")
     other: str = Field("", description="match: the second checkpoint.")
     overrides: dict[str, Any] = Field({}, description="Config fields by dotted path.")
-    parameters: dict[str, Any] = Field({}, description="episodes, kind, first, swapped, roles, task.")
+    parameters: dict[str, Any] = Field(
+        {},
+        description="episodes, kind, first, swapped, roles, task; of worth also episode, alternatives, continuations, outcome, "
+        "discount, max_tokens; of what_if episode, turn, text.",
+    )
 
 
 class SayBody(Body):

@@ -114,6 +114,8 @@ NETWORKS = AgentPages(
         "talk": "small networks do not process text, so a conversation is not possible; "
         "evaluate the checkpoint and watch its episodes instead: troupe checkpoint evaluate RUN best",
         "prepare": "small networks have no base model, so no preparation is needed; launch the run",
+        "what_if": "small networks exchange no messages, so none can be changed",
+        "worth": "small networks exchange no messages, so there is nothing to measure; evaluate the checkpoint instead",
     },
     refused_parameters={
         "swapped": "roles of small networks have different observations and actions, so they cannot be swapped; "

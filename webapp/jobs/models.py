@@ -9,7 +9,7 @@ from webapp.runs.models import Run, new_run_id
 
 
 class Job(models.Model):
-    """One check, dry run, evaluation, conversation, match, or preparation of base models."""
+    """One check, dry run, evaluation, conversation, match, measurement of messages, or preparation of base models."""
 
     class Kind(models.TextChoices):
         CHECK = "check", "check"
@@ -18,6 +18,8 @@ class Job(models.Model):
         TALK = "talk", "conversation"
         MATCH = "match", "match"
         PREPARE = "prepare", "model preparation"
+        WHAT_IF = "what_if", "what if"
+        WORTH = "worth", "worth of messages"
 
     class State(models.TextChoices):
         """queued -> running -> finished | failed | cancelled."""

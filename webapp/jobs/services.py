@@ -25,6 +25,7 @@ from webapp.agents.rewards import return_label
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.services import damage_note
 from webapp.jobs.models import Job
+from webapp.jobs.replays import job_recorded
 from webapp.runs.configs import parse_permitted_for
 from webapp.runs.states import TransitionRefused
 from workers.launchers.launcher import JobLaunch, JobState, LauncherFailure
@@ -272,7 +273,7 @@ def _submit(job: Job) -> str:
         config = parse_permitted_for(job.owner, job.config)
         request = {
             "kind": job.kind,
-            "parameters": job.parameters | _devices(job),
+            "parameters": job.parameters | _devices(job) | job_recorded(job),
             "checkpoint": _place(job.checkpoint),
             "other": _place(job.other),
         }

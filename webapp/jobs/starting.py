@@ -26,6 +26,7 @@ from webapp.artifacts.services import references_resolve
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.services import require_whole
 from webapp.common.task_queue import enqueue
+from webapp.jobs import replays
 from webapp.jobs.models import Job
 from webapp.runs.configs import parse_permitted_for
 from webapp.runs.models import Run
@@ -35,6 +36,8 @@ Play = Literal["eval", "eval_sampled"]
 MOST_TASKS = 2**31 - 1
 OF_A_CONFIG = (Job.Kind.CHECK, Job.Kind.DRY_RUN, Job.Kind.PREPARE)
 """Kinds that need a config and no run."""
+OF_EPISODES = (Job.Kind.WORTH, Job.Kind.WHAT_IF)
+"""Kinds that replay a stored episode."""
 
 
 class DryRun(Body):
@@ -70,6 +73,32 @@ class Talk(Body):
     kind: Play = "eval_sampled"
 
 
+class Worth(Body):
+    """The messages of the stored episode `episode`, or of `episodes` new ones from the held-out task `first`."""
+
+    episode: int | None = Field(None, ge=1, lt=2**63)
+    episodes: int = Field(4, ge=1, le=64)
+    first: int = Field(0, ge=0, le=MOST_TASKS)
+    alternatives: int = Field(4, ge=2, le=16)
+    """Answers sampled per message."""
+    continuations: int = Field(2, ge=2, le=16)
+    """Continuations of the game per different answer."""
+    outcome: Literal["discounted", "success", "return"] = "discounted"
+    """Value of a game: success times discount to the power of its turns, success, or what the message's role and its team earn."""
+    discount: float = Field(0.8, gt=0.0, le=1.0)
+    max_tokens: int = Field(200_000, ge=0)
+    """No message is begun after this many sampled tokens; 0: no limit."""
+
+
+class WhatIf(Body):
+    """The stored episode `episode`, played on `episodes` times after `text` in place of its message `turn` (from 1)."""
+
+    episode: int = Field(ge=1, lt=2**63)
+    turn: int = Field(ge=1, le=MOST_TASKS)
+    text: str = Field(max_length=20_000)
+    episodes: int = Field(4, ge=1, le=16)
+
+
 PARAMETERS: dict[str, type[Body]] = {
     Job.Kind.CHECK: Body,
     Job.Kind.DRY_RUN: DryRun,
@@ -77,6 +106,8 @@ PARAMETERS: dict[str, type[Body]] = {
     Job.Kind.MATCH: Match,
     Job.Kind.TALK: Talk,
     Job.Kind.PREPARE: Body,
+    Job.Kind.WORTH: Worth,
+    Job.Kind.WHAT_IF: WhatIf,
 }
 """Kind -> its parameters; a check and a preparation have none."""
 
@@ -126,9 +157,18 @@ def job_start(user: Person, body: JobBody) -> Job:
     if body.kind == "match":
         subject = _match(user, run, body)
     else:
-        checkpoint = None if body.checkpoint == "base" else checkpoint_find(user, run.pk, body.checkpoint)
+        wanted = checkpoint_near(run, body) or body.checkpoint
+        checkpoint = None if wanted == "base" else checkpoint_find(user, run.pk, wanted)
         subject = Subject(run.config, run, checkpoint, overrides=body.overrides)
     return job_create(user, run.project, body.kind, subject, body.parameters)
+
+
+def checkpoint_near(run: Run, body: JobBody) -> str:
+    """Return the checkpoint for the stored episode of a job that names no checkpoint: the one nearest to its iteration."""
+    episode = body.parameters.get("episode")
+    if body.kind not in OF_EPISODES or body.checkpoint or not isinstance(episode, int):
+        return ""
+    return replays.checkpoint_of(run, episode)
 
 
 def _match(user: Person, run: Run, body: JobBody) -> Subject:
@@ -171,6 +211,8 @@ def job_create(
         raise ConfigError({"swapped": "all roles share one policy; there is no other policy to swap"})
     for checkpoint in filter(None, (subject.checkpoint, subject.other)):
         require_whole(checkpoint)
+    if kind in OF_EPISODES:
+        wanted |= replays.parameters_checked(subject.run, config, wanted)
     if kind == Job.Kind.MATCH and not (subject.checkpoint and subject.other):
         raise ConfigError({"other": "a match needs two checkpoints"})
     with transaction.atomic():

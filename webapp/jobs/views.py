@@ -20,6 +20,7 @@ from webapp.common.redirects import back
 from webapp.common.tones import role_tones
 from webapp.experiments.forms import draft_from_post, lines_overrides
 from webapp.jobs.models import Job
+from webapp.jobs.replays import strips
 from webapp.jobs.services import (
     job_cancel,
     job_episodes,
@@ -41,6 +42,10 @@ FIGURES = (
     ("tokens_per_second", "tokens per second"),
     ("failed", "failed"),
 )
+FORM_PARAMETERS = (
+    "episodes", "kind", "first", "task", "swapped", "episode", "turn", "alternatives", "continuations", "outcome", "max_tokens"
+)  # fmt: skip
+"""Parameters that a form gives as values; roles and texts are read as they are."""
 SHOWN = 200
 SUBJECT = ("run", "checkpoint", "other_run", "other")
 """Fields of a form that are fields of the body of a job."""
@@ -50,9 +55,15 @@ def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
     """Return the context of the page and its fragment."""
     tones = role_tones(job.config)
     episodes = job_episodes(job)
-    index = int(episode) if episode.isascii() and episode.isdigit() and len(episode) < 6 else 0
+    what_if = job.kind == Job.Kind.WHAT_IF
+    index = int(episode) if episode.isascii() and episode.isdigit() and len(episode) < 6 else int(what_if)
     now = moment(job) if job.live and job.kind == Job.Kind.TALK else None
     shown = episodes[index] if index < len(episodes) and not now else None
+    if shown:
+        worths = {number: turn["worth"] for number, turn in enumerate(shown["turns"], 1) if "worth" in turn}
+        for number, worth in strips(worths).items():
+            shown["turns"][number - 1]["worth"] = worth
+    listed = episodes[: job.result["episodes"]] if "worth" in job.result else episodes
     agents, roles = agent_pages(job.config), list(job.config["team"]["roles"])
     return {
         "place": "jobs",
@@ -65,7 +76,7 @@ def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
         "figures": [
             (shaped_label(label.format(step=agents.step), [job.config]), job.result[name])
             for name, label in FIGURES
-            if name in job.result
+            if name in job.result and "worth" not in job.result
         ],
         "job_return": return_label(job.config),
         "seatings": [
@@ -79,9 +90,10 @@ def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
         ],
         "swapped": job.result.get("seats", {}) if job.parameters.get("swapped") else {},
         "roles": roles,
-        "episodes": episodes if len(episodes) > 1 else [],
+        "episodes": listed if len(listed) > 1 else [],
         "episode_place": index,
         "episode": shown,
+        "recorded": episodes[0] if what_if and episodes else None,
         "now": now,
         "boards": _boards(now, shown),
     }
@@ -112,6 +124,8 @@ def job_title(job: Job) -> str:
         Job.Kind.EVALUATE: f"Evaluation of {who}{', roles swapped' if job.parameters.get('swapped') else ''}",
         Job.Kind.TALK: f"Conversation with {who}",
         Job.Kind.PREPARE: f"Base models of {who}",
+        Job.Kind.WORTH: f"Worth of messages, continued by {who}",
+        Job.Kind.WHAT_IF: f"What if, continued by {who}",
     }.get(Job.Kind(job.kind), who)
 
 
@@ -185,11 +199,9 @@ def _context(request: HttpRequest, pk: str) -> dict[str, Any]:
 def _wanted(request: HttpRequest, kind: str) -> JobBody:
     """Return the fields of a form as the body of a request to the API. Raises ConfigError."""
     post = request.POST
-    parameters: dict[str, Any] = {
-        name: parse_value(post[name])
-        for name in ("episodes", "kind", "first", "task", "swapped")
-        if post.get(name)
-    }
+    parameters: dict[str, Any] = {name: parse_value(post[name]) for name in FORM_PARAMETERS if post.get(name)}
+    if "text" in post:
+        parameters["text"] = post["text"]
     if post.getlist("roles"):
         parameters["roles"] = post.getlist("roles")
     body: dict[str, Any] = {"kind": kind} | {name: post.get(name, "") for name in SUBJECT}

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from training_core.algorithms.registry import make_hooks
 from training_core.config.run import RunConfig
 from training_core.llm.base_models.base_evaluation import base_evaluation
+from training_core.llm.environments.base import Split
 from training_core.llm.environments.dataset import check_held_out
 from training_core.llm.environments.host import EnvironmentPool
 from training_core.llm.generation.rendering import check_template_arguments
@@ -21,8 +22,8 @@ from training_core.llm.learning.training_groups import make_groups, read_baselin
 from training_core.llm.rewards.judge import has_judge, judge_metrics, take_counts
 from training_core.llm.workflows.agent import check_workflow
 from training_core.llm.workflows.message_worth import Measured, Report, WorthSettings, no_report
-from training_core.llm.workflows.replay import RecordedGame
-from training_core.types import Episode
+from training_core.llm.workflows.replay import RecordedGame, Replay
+from training_core.types import NOT_SAMPLED, Answer, Episode
 from training_core.versions import oldest_versions
 from workers.actors.player import Played, Player
 from workers.actors.rollouts import Rollouts
@@ -71,6 +72,12 @@ class EpisodeDocuments:
             episode_document(episode, {**versions, **oldest_versions(episode)}, self._token_texts)
             for episode in episodes
         ]
+
+    def ids(self, policy: str, text: str) -> list[int]:
+        """Token ids of a whole answer, with the token that ends it."""
+        tokenizer = self._tokenizers[policy]
+        ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+        return ids if tokenizer.eos_token_id is None else [*ids, tokenizer.eos_token_id]
 
     def _token_texts(self, policy: str, ids: Sequence[int]) -> list[str]:
         texts = self._texts.setdefault(policy, {})
@@ -213,6 +220,15 @@ class RolloutCoordinator(TrainingBackend):
     ) -> Measured:
         """Measure the messages of games with the current policies. Raises EnvironmentFailure, ConfigError."""
         return self._started.worth(games, settings, self._versions, report)
+
+    def replay(self, replays: Sequence[Replay], split: Split) -> list[Episode]:
+        """Play replays with the current policies. Raises EnvironmentFailure, ConfigError."""
+        return self._started.replay(replays, split, self._versions).episodes
+
+    def written(self, role: str, text: str) -> Answer:
+        """A text as an answer of a role that its policy has not sampled: it has no log-probabilities."""
+        ids = self._documents.ids(self._config.team.roles[role].policy, text)
+        return Answer(ids, [0.0] * len(ids), [NOT_SAMPLED] * len(ids), "stop", text)
 
     def documents(self, episodes: Sequence[Episode]) -> list[dict[str, Any]]:
         """Fields of the events of these episodes."""

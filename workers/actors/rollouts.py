@@ -17,11 +17,13 @@ from typing import Any
 from training_core.config.rollout import WHOLE_EPISODES
 from training_core.config.run import RunConfig
 from training_core.errors import TroupeError
+from training_core.llm.environments.base import Split
 from training_core.llm.external.source import read_external, save_external
 from training_core.llm.learning.training_groups import is_informative
 from training_core.llm.serving.admission import TaskQueue
+from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.message_worth import Measured, Report, WorthSettings, measure, no_report
-from training_core.llm.workflows.replay import RecordedGame
+from training_core.llm.workflows.replay import RecordedGame, Replay, Replayed, play_replays
 from training_core.types import Episode
 from training_core.versions import episode_age
 from workers.actors.player import Played, Player
@@ -90,9 +92,15 @@ class Rollouts:
         report: Report = no_report,
     ) -> Measured:
         """Measure the messages of games; in the asynchronous loop, in slots that training does not use."""
+        return measure(games, self._replay_context(versions), settings, report)
+
+    def replay(self, replays: Sequence[Replay], split: Split, versions: Mapping[str, int]) -> Replayed:
+        """Play replays, in the same slots."""
+        return play_replays(replays, split, self._replay_context(versions))
+
+    def _replay_context(self, versions: Mapping[str, int]) -> RolloutContext:
         first_slot = self._config.training_slots if self._collector else 0
-        context = self._player.context(0, versions.__getitem__, [], first_slot, 0)
-        return measure(games, context, settings, report)
+        return self._player.context(0, versions.__getitem__, [], first_slot, 0)
 
     def published(self, iteration: int, versions: Mapping[str, int]) -> None:
         """Report a publication of weights to the collector."""

@@ -19,11 +19,12 @@ from training_core.errors import EnvironmentFailure
 from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.replay import (
     Alternatives,
-    Place,
+    Position,
     Recorded,
     RecordedGame,
     Replay,
     play_replays,
+    unchanged_messages,
 )
 from training_core.types import Episode
 
@@ -71,7 +72,7 @@ class Alternative:
 class MessageWorth:
     """What a message was worth."""
 
-    place: Place
+    position: Position
     role: str
     worth: float
     half_width: float
@@ -110,7 +111,7 @@ class _Branch:
     game: RecordedGame
     number: int
     """Index of the game."""
-    place: Place
+    position: Position
     recorded: Recorded
     count: int
     """How many of the K sampled answers are equal to it."""
@@ -164,13 +165,13 @@ def _messages(
     messages = []
     for number, (game, episode) in enumerate(zip(games, replayed.episodes, strict=True)):
         _check_replayed(game, episode)
-        for place, recorded in game.messages.items():
-            sampled = alternatives.sampled[number, place]
+        for position, recorded in game.messages.items():
+            sampled = alternatives.sampled[number, position]
             counts = Counter(answer.text for answer in sampled)
-            own = _Branch(game, number, place, recorded, counts.pop(recorded.answer.text, 0))
+            own = _Branch(game, number, position, recorded, counts.pop(recorded.answer.text, 0))
             first = {answer.text: answer for answer in reversed(sampled)}
             others = [
-                _Branch(game, number, place, Recorded(first[text], recorded.prompt_ids), count)
+                _Branch(game, number, position, Recorded(first[text], recorded.prompt_ids), count)
                 for text, count in counts.items()
             ]
             if not others:
@@ -194,11 +195,11 @@ def _check_replayed(game: RecordedGame, episode: Episode) -> None:
 
 def _continue(messages: Sequence[_Branches], context: RolloutContext, settings: WorthSettings) -> int:
     """Play the continuations of these messages; one without different alternatives needs none. Returns the sampled tokens."""
-    branches = [branch for each in messages if len(each) > 1 for branch in each]
+    branches = [branch for message in messages if len(message) > 1 for branch in message]
     if not branches:
         return 0
     replays = [
-        _replay(branch, context.config.team.steps, number)
+        _replay(branch, context.config, number)
         for branch in branches
         for number in range(settings.continuations)
     ]
@@ -210,19 +211,15 @@ def _continue(messages: Sequence[_Branches], context: RolloutContext, settings: 
     return played.tokens
 
 
-def _replay(branch: _Branch, steps: Sequence[Sequence[tuple[int, str]]], number: int) -> Replay:
-    """The recorded answers up to the message. Roles of one step do not see each other's answers: those of its step are kept."""
-    turn, index = branch.place
-    step = next(step for step in steps if any(own == index for own, _ in step))
-    last = turn, step[-1][0]
-    before = {place: item for place, item in branch.game.messages.items() if place <= last}
-    return Replay(branch.game.task, before | {branch.place: branch.recorded}, (branch.number, number))
+def _replay(branch: _Branch, config: RunConfig, number: int) -> Replay:
+    messages = unchanged_messages(branch.game, branch.position, config) | {branch.position: branch.recorded}
+    return Replay(branch.game.task, messages, (branch.number, number))
 
 
 def _worth(branches: _Branches, config: RunConfig, settings: WorthSettings) -> MessageWorth | None:
     """None if every continuation of the message failed."""
     own, *others = branches
-    role = own.game.roles[own.place]
+    role = own.game.roles[own.position]
 
     def values(branch: _Branch) -> list[float]:
         return [episode_value(episode, role, config, settings) for episode in branch.episodes]
@@ -236,7 +233,9 @@ def _worth(branches: _Branches, config: RunConfig, settings: WorthSettings) -> M
     ]
     of_own = values(own)
     worth, half_width = estimate(of_own, own.count, [(item.count, item.values) for item in alternatives])
-    return MessageWorth(own.place, role, worth, half_width, of_own, own.count, alternatives, own.episodes[0])
+    return MessageWorth(
+        own.position, role, worth, half_width, of_own, own.count, alternatives, own.episodes[0]
+    )
 
 
 def episode_value(episode: Episode, role: str, config: RunConfig, settings: WorthSettings) -> float:

@@ -9,29 +9,25 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from training_core.config.rollout import replay_refused
 from training_core.config.run import RunConfig
 from training_core.errors import ConfigError, EnvironmentFailure
 from training_core.llm.environments.base import Split
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.workflows.context import Generate, RolloutContext, make_conversations
 from training_core.llm.workflows.episodes import EVALUATION_SEED, sampling_settings
-from training_core.llm.workflows.lockstep import SamplingPlan, play
+from training_core.llm.workflows.lockstep import EpisodeKind, SamplingPlan, play
 from training_core.seeding import NoiseStream
 from training_core.types import Answer, Episode, NoiseKey, Prompt
 
-REPLAYED = ("turn_tree", "episodes", "multi_turn")
-"""Workflows whose episodes consist of the environment's turns alone."""
-Place = tuple[int, int]
+Position = tuple[int, int]
 """A message of an episode: (turn, index in the turn order)."""
 
 
 def check_replayable(config: RunConfig) -> None:
     """Raise ConfigError if episodes of this config cannot be replayed."""
-    if config.workflow.type not in REPLAYED:
-        raise ConfigError({
-            "workflow.type": f'episodes of "{config.workflow.type}" cannot be replayed, because programs outside of the '
-            f"environment hold a part of their state; only those of {', '.join(REPLAYED)} can"
-        })  # fmt: skip
+    if refusal := replay_refused(config.workflow.type):
+        raise ConfigError({"workflow.type": refusal})
 
 
 @dataclass(frozen=True)
@@ -49,9 +45,9 @@ class RecordedGame:
     name: str
     task: int
     split: Split
-    messages: Mapping[Place, Recorded]
+    messages: Mapping[Position, Recorded]
     """In order."""
-    roles: Mapping[Place, str]
+    roles: Mapping[Position, str]
     episode_return: float
 
 
@@ -60,7 +56,7 @@ class Replay:
     """What one slot plays: the messages that are not sampled, and the words of the noise of the others."""
 
     task: int
-    messages: Mapping[Place, Recorded]
+    messages: Mapping[Position, Recorded]
     noise: tuple[int, int] = (0, 0)
     """Replays with equal words share their noise: in equal states they continue equally."""
 
@@ -79,39 +75,39 @@ class Alternatives:
     """Answers sampled at the recorded messages, in addition to the recorded ones."""
 
     count: int
-    sampled: dict[tuple[int, Place], list[Answer]] = field(default_factory=dict)
+    sampled: dict[tuple[int, Position], list[Answer]] = field(default_factory=dict)
     """By slot and message."""
 
 
 def recorded_game(document: Mapping[str, Any], config: RunConfig) -> RecordedGame:
     """The game of an episode document (workers.telemetry.transcripts). Raises EnvironmentFailure if it cannot be replayed."""
-    messages: dict[Place, Recorded] = {}
-    roles: dict[Place, str] = {}
-    for place, turn in zip(turn_places(document, config), document["turns"], strict=True):
+    messages: dict[Position, Recorded] = {}
+    roles: dict[Position, str] = {}
+    for position, turn in zip(turn_positions(document, config), document["turns"], strict=True):
         executed = turn["candidates"][turn["executed"]]
         parts = (executed[name] for name in ("token_ids", "logprobs", "versions", "stop_reason", "text"))
-        messages[place] = Recorded(Answer(*parts), turn["prompt_ids"])
-        roles[place] = turn["role"]
+        messages[position] = Recorded(Answer(*parts), turn["prompt_ids"])
+        roles[position] = turn["role"]
     split: Split = "train" if document["kind"] == "train" else "eval"
     return RecordedGame(
         document["episode"], _task_number(document), split, messages, roles, document["episode_return"]
     )
 
 
-def turn_places(document: Mapping[str, Any], config: RunConfig) -> list[Place]:
-    """The place of each of the document's turns. Raises EnvironmentFailure if one is not of the team's turn order."""
+def turn_positions(document: Mapping[str, Any], config: RunConfig) -> list[Position]:
+    """The position of each of the document's turns. Raises EnvironmentFailure if one is not of the team's turn order."""
     order = list(config.team.order)
-    places: list[Place] = []
+    positions: list[Position] = []
     for number, turn in enumerate(document["turns"], 1):
-        again = places and places[-1][0] == turn["index"]
-        start = places[-1][1] + 1 if again else 0
+        again = positions and positions[-1][0] == turn["index"]
+        start = positions[-1][1] + 1 if again else 0
         if turn["role"] not in order[start:] or not 0 <= turn["executed"] < len(turn["candidates"]):
             raise EnvironmentFailure(
                 f"message {number} of the episode {document['episode']} is not of the team's turn order",
                 remedy="Choose an episode that this run's own workflow played",
             )
-        places.append((turn["index"], order.index(turn["role"], start)))
-    return places
+        positions.append((turn["index"], order.index(turn["role"], start)))
+    return positions
 
 
 def _task_number(document: Mapping[str, Any]) -> int:
@@ -125,6 +121,15 @@ def _task_number(document: Mapping[str, Any]) -> int:
             remedy="Choose a newer episode, or one of an evaluation",
         )
     return int(number)
+
+
+def unchanged_messages(game: RecordedGame, position: Position, config: RunConfig) -> dict[Position, Recorded]:
+    """The recorded messages that stay when another one is put in this position: those before it, and those of its own step, because
+    roles of one step do not see each other's answers.
+    """
+    turn, index = position
+    step = next(step for step in config.team.steps if any(own == index for own, _ in step))
+    return {other: item for other, item in game.messages.items() if other <= (turn, step[-1][0])}
 
 
 def play_replays(
@@ -144,7 +149,7 @@ def play_replays(
         policy: _Replaying(generate, replays, alternatives) for policy, generate in context.generate.items()
     }
     settings = partial(sampling_settings, config, kind="train")
-    kind = "train" if split == "train" else "eval_sampled"
+    kind: EpisodeKind = "train" if split == "train" else "eval_sampled"
     plan = SamplingPlan(kind, split, settings, key, conversations=make_conversations(config))
     episodes = play([replay.task for replay in replays], replace(context, generate=replaying), plan)
     return Replayed(episodes, sum(policy.tokens for policy in replaying.values()))
@@ -174,13 +179,13 @@ class _Replaying:
 
     def _recorded(self, prompt: Prompt) -> Answer | None:
         """The recorded answer to a prompt; None if it is to be sampled. Raises EnvironmentFailure."""
-        place = prompt.key.turn, prompt.key.role
-        recorded = self._replays[prompt.key.task].messages.get(place)
+        position = prompt.key.turn, prompt.key.role
+        recorded = self._replays[prompt.key.task].messages.get(position)
         if recorded is None:
             return None
         if list(recorded.prompt_ids) != prompt.token_ids:
             raise EnvironmentFailure(
-                f"the prompt in turn {place[0] + 1} of a replay differs from the recorded one, so the game cannot be replayed",
+                f"the prompt in turn {position[0] + 1} of a replay differs from the recorded one, so the game cannot be replayed",
                 remedy="The environment has randomness that its seed does not decide, or the run's config has changed since",
             )
         return recorded.answer
@@ -202,5 +207,5 @@ class _Replaying:
         count, stream = self._alternatives.count, NoiseStream.ALTERNATIVES
         wanted = [replace(item, count=count, key=item.key._replace(stream=stream), rid="") for item in asked]
         for prompt, answers in zip(asked, self._sample(wanted, settings), strict=True):
-            place = prompt.key.turn, prompt.key.role
-            self._alternatives.sampled[prompt.key.task, place] = answers
+            position = prompt.key.turn, prompt.key.role
+            self._alternatives.sampled[prompt.key.task, position] = answers

@@ -1,4 +1,4 @@
-"""Short jobs: dry run, prepare, evaluate, swap, match, talk; their state and results."""
+"""Short jobs: dry run, prepare, evaluate, swap, match, talk, worth, what-if; their state and results."""
 
 import time
 from typing import Annotated, Any
@@ -25,6 +25,13 @@ experiment_jobs = typer.Typer()
 checkpoint_jobs = typer.Typer()
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait for the job to end.")]
 Checkpoint = Annotated[str, typer.Argument(help="Iteration, name, last, best, or base for the base models.")]
+NearCheckpoint = Annotated[
+    str, typer.Option(help="As of `evaluate`; default: the last, or the nearest one to a stored episode.")
+]
+Parameters = Annotated[
+    list[str] | None,
+    typer.Argument(help="name=value of alternatives, continuations, outcome, discount or max_tokens."),
+]
 JobId = Annotated[str, typer.Argument(help="Id of the job, as `troupe job list` shows it.")]
 Opponent = Annotated[str, typer.Argument(help="RUN or RUN:CHECKPOINT.")]
 Episodes = Annotated[int, typer.Option(help="Number of held-out tasks.", min=1)]
@@ -140,6 +147,42 @@ def talk(
     _show(job)
 
 
+@checkpoint_jobs.command("worth")
+def worth(
+    run_id: RunId,
+    parameters: Parameters = None,
+    checkpoint: NearCheckpoint = "",
+    episode: Annotated[
+        int, typer.Option(help="Id of a stored episode; 0: play new ones of the checkpoint.", min=0)
+    ] = 0,
+    episodes: Annotated[int, typer.Option(help="Number of new episodes.", min=1)] = 4,
+    no_wait: NoWait = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what each message was worth: the game's value after it, less the value after other answers to its prompt."""
+    subject = {"episode": episode} if episode else {"episodes": episodes}
+    values = parse_overrides(parameters or []) | subject
+    body = {"run": run_id, "checkpoint": checkpoint, "parameters": values}
+    _start("worth", body, no_wait, as_json)
+
+
+@checkpoint_jobs.command("what-if")
+def what_if(
+    run_id: RunId,
+    episode: Annotated[int, typer.Argument(help="Id of a stored episode.")],
+    turn: Annotated[int, typer.Argument(help="Number of the message in it.", min=1)],
+    text: Annotated[str, typer.Argument(help="The answer that replaces the message.")],
+    checkpoint: NearCheckpoint = "",
+    episodes: Annotated[int, typer.Option(help="Games, each played on to its end.", min=1)] = 4,
+    no_wait: NoWait = False,
+    as_json: AsJson = False,
+) -> None:
+    """Replace a message of a stored episode and play on."""
+    parameters = {"episode": episode, "turn": turn, "text": text, "episodes": episodes}
+    body = {"run": run_id, "checkpoint": checkpoint, "parameters": parameters}
+    _start("what_if", body, no_wait, as_json)
+
+
 @app.command("list")
 def job_list(as_json: AsJson = False) -> None:
     """List the latest short jobs."""
@@ -219,6 +262,8 @@ def _show(job: dict[str, Any]) -> None:
         print_line(
             f"  {result['episodes']} episode{'s' * (result['episodes'] != 1)}: {_outcome(result, returned)}"
         )
+    if "worth" in result:
+        _show_worth(result)
     for policy in result.get("policies", []):
         print_line(
             f"  {policy['policy']}: {len(policy['agents'])} agents, {policy['observation']} observed numbers, "
@@ -231,11 +276,26 @@ def _show(job: dict[str, Any]) -> None:
             f"{result['run_seconds'] / 60:.1f} min in total without evaluations"
         )
     episodes = job.get("episodes") or []
-    if "policies" in result:
-        return  # moves of small networks are shown on the page
+    if "policies" in result or "worth" in result:
+        return  # the page shows moves of small networks, and continuations
     for turn in episodes[0]["turns"] if len(episodes) == 1 else []:
         answer = turn["candidates"][turn["executed"]]
         print_line(f"  {turn['role']}: {answer['text']}  ({number(answer['reward'])})")
+
+
+def _show_worth(result: dict[str, Any]) -> None:
+    """Print the sum of the messages' worths by role, and the messages with the lowest worth."""
+    for role, total in result["worth"].items():
+        half = "" if total["half_width"] is None else f" ± {total['half_width']:.3f}"
+        print_line(f"  {role}: {total['worth']:+.3f}{half}")
+    left_out = f", {result['left_out']} left out by the limit of tokens" if result["left_out"] else ""
+    print_line(f"  {result['messages']} messages, {result['tokens']} sampled tokens{left_out}")
+    table = plain_table("episode", "message", "worth", "± 95 %", "answer", wrap=("answer",))
+    for message in result["lowest"]:
+        numbers = f"{message['worth']:+.3f}", f"{message['half_width']:.3f}"
+        name = f"{message['role']} #{message['turn']}"
+        table.add_row(str(message["episode"] + 1), name, *numbers, Text(visible(message["text"])))
+    print_table(table)
 
 
 def _show_checks(checks: list[dict[str, str]]) -> None:

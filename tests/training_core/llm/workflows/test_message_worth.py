@@ -46,7 +46,7 @@ def test_a_message_is_worth_its_return_less_that_of_the_alternatives() -> None:
     """
     context = context_of(algorithm__local_weight=1.0)
     (messages,) = measure([recorded(context)], context, RETURN).games
-    assert [(message.role, message.place) for message in messages] == [
+    assert [(message.role, message.position) for message in messages] == [
         ("planner", (0, 0)),
         ("executor", (0, 1)),
         ("planner", (1, 0)),

@@ -1,4 +1,4 @@
-"""The worth of every message of played games: a stored episode, or new ones of a checkpoint."""
+"""Replays of played games: the worth of every message, and games that continue after another message."""
 
 from collections.abc import Sequence
 from math import isfinite
@@ -12,22 +12,32 @@ from training_core.llm.workflows.message_worth import (
     WorthSettings,
     sums_by_role,
 )
-from training_core.llm.workflows.replay import check_replayable, recorded_game, turn_places
+from training_core.llm.workflows.replay import (
+    Recorded,
+    Replay,
+    check_replayable,
+    recorded_game,
+    turn_positions,
+    unchanged_messages,
+)
 from workers.actors.coordinator import RolloutCoordinator
-from workers.jobs.context import MAX_EPISODES, JobContext
+from workers.jobs.context import MAX_EPISODES, JobContext, figures
 from workers.jobs.language_models import coordinator_of, frozen, proxies_of
+from workers.telemetry.metrics import episode_facts
 
 SETTINGS = ("alternatives", "continuations", "outcome", "discount", "max_tokens")
 """Parameters that are fields of WorthSettings."""
-COSTLIEST = 10
-"""Messages with the lowest worth in the result."""
+LOWEST = 10
+"""Number of messages with the lowest worth in the result."""
+TEXT = 500
+"""Maximum characters of a message or an alternative in the result."""
 
 
 def message_worth(context: JobContext[RunConfig]) -> dict[str, Any]:
     """Measure the messages of `recorded` episodes, or of `episodes` new ones from the held-out task `first`.
 
-    Each turn of a stored episode has its `worth`; the first continuation of every answer is stored behind them. Result: the sum
-    by role, the number of messages and of sampled tokens. Raises ConfigError, EnvironmentFailure.
+    Each turn has its `worth`; the first continuation of every answer is stored behind the episodes. Result: the sum by role, the
+    lowest messages, all messages of `recorded` ones, and the number of sampled tokens. Raises ConfigError, EnvironmentFailure.
     """
     config = frozen(context.config, context.checkpoint)
     check_replayable(config)
@@ -60,14 +70,15 @@ def _stored(
     room = max(0, MAX_EPISODES - len(documents))
     messages: list[dict[str, Any]] = []
     for number, (document, worths) in enumerate(zip(documents, measured.games, strict=True)):
-        places = turn_places(document, context.config)
+        positions = turn_positions(document, context.config)
         for worth in worths:
-            position = places.index(worth.place)
-            kept = _continuations(worth, position + 1, coordinator, room - len(continuations))
-            entry = _worth_document(worth, len(documents) + len(continuations), len(kept))
-            continuations += kept
-            document["turns"][position]["worth"] = entry
-            messages.append({"episode": number, "turn": position + 1} | entry)
+            position = positions.index(worth.position)
+            stored = _continuations(worth, position + 1, coordinator, room - len(continuations))
+            turn = document["turns"][position]
+            turn["worth"] = _worth_document(worth, len(documents) + len(continuations), len(stored))
+            continuations += stored
+            text = turn["candidates"][turn["executed"]]["text"][:TEXT]
+            messages.append({"episode": number, "turn": position + 1, "text": text} | turn["worth"])
     context.folder.keep([*documents, *continuations])
     sums = sums_by_role(measured.games)
     return {
@@ -80,7 +91,8 @@ def _stored(
             role: {"worth": worth, "half_width": half if isfinite(half) else None}
             for role, (worth, half) in sums.items()
         },
-        "costliest": sorted(messages, key=lambda message: float(message["worth"]))[:COSTLIEST],
+        "lowest": sorted(messages, key=lambda message: float(message["worth"]))[:LOWEST],
+        **({"by_message": messages} if context.parameters.get("recorded") else {}),
     }
 
 
@@ -98,7 +110,7 @@ def _continuations(
     ]
 
 
-def _worth_document(worth: MessageWorth, first: int, kept: int) -> dict[str, Any]:
+def _worth_document(worth: MessageWorth, first: int, stored: int) -> dict[str, Any]:
     """`first`: index of the first stored continuation."""
     return {
         "role": worth.role,
@@ -107,14 +119,42 @@ def _worth_document(worth: MessageWorth, first: int, kept: int) -> dict[str, Any
         "differs": worth.differs,
         "value": fmean(worth.values),
         "equal": worth.equal,
-        "continuation": first if kept else None,
+        "continuation": first if stored else None,
         "alternatives": [
             {
-                "text": item.text,
+                "text": item.text[:TEXT],
                 "count": item.count,
                 "value": fmean(item.values),
-                "continuation": first + index if kept else None,
+                "continuation": first + index if stored else None,
             }
             for index, item in enumerate(worth.alternatives, 1)
         ],
     }
+
+
+def what_if(context: JobContext[RunConfig]) -> dict[str, Any]:
+    """Play on from the message `turn` (from 1) of a recorded episode with `text` in its position, `episodes` times.
+
+    Stores the recorded episode, then the new ones. Result: the figures of the new ones. Raises ConfigError, EnvironmentFailure.
+    """
+    config = frozen(context.config, context.checkpoint)
+    check_replayable(config)
+    (document,) = context.parameters["recorded"]
+    game = recorded_game(document, config)
+    coordinator = coordinator_of(context, config, proxies_of(context, config))
+    position = list(game.messages)[int(context.parameters["turn"]) - 1]
+    answer = coordinator.written(game.roles[position], str(context.parameters["text"]))
+    messages = unchanged_messages(game, position, config) | {
+        position: Recorded(answer, game.messages[position].prompt_ids)
+    }
+    count = int(context.parameters["episodes"])
+    context.progress(0.5, f"playing {count} episodes")
+    episodes = coordinator.replay(
+        [Replay(game.task, messages, (1, number)) for number in range(count)], game.split
+    )
+    played = [
+        item | {"title": f"game {number}: {item['title']}"[:200]}
+        for number, item in enumerate(coordinator.documents(episodes), 1)
+    ]
+    context.folder.keep([document, *played])
+    return figures([episode_facts(episode) for episode in episodes])
