@@ -38,10 +38,11 @@ def best_is_measured(at: Place) -> str:
 class Evaluation(Section):
     """Held-out tasks played without training, with independent rollouts (no tree)."""
 
-    effects: ClassVar[Effects] = EVALUATION_EFFECTS | {
-        "every": _some_play,
-        "temperature": _sampled_temperature,
-    }
+    effects: ClassVar[Effects] = (
+        EVALUATION_EFFECTS
+        | {"every": _some_play, "temperature": _sampled_temperature}
+        | needs("worth", unless("every", 0))
+    )
     every: int = Field(10, ge=0)
     """Iterations between evaluations; the base model and the last iteration are always evaluated; 0 disables both."""
     episodes: int = Field(256, ge=1)
@@ -54,6 +55,11 @@ class Evaluation(Section):
     """Temperature of the sampled evaluation."""
     probes: int = Field(6, ge=0)
     """Number of these tasks that are probes, whose transcripts are stored at every evaluation."""
+    worth: int = Field(0, ge=0, le=64)
+    """Number of these tasks whose messages are measured against other answers (metrics `.../<role>/worth`); 0 measures none.
+
+    Each message is continued ten times, so a measured task costs about five times its messages as many tokens as a played one.
+    """
     mode: Literal["inline", "beside"] = "inline"
     """inline: training waits for an evaluation; beside: an evaluator of its own plays it during the next iterations (on Ray)."""
     cpus: float = Field(0.5, ge=0.0)

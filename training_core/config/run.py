@@ -21,6 +21,7 @@ from training_core.config.rollout import (
     RolloutBuffer,
     TurnTree,
     Workflow,
+    replay_refused,
 )
 from training_core.config.team import Team
 from training_core.errors import InvalidValue
@@ -264,6 +265,15 @@ class RunConfig(ExperimentConfig):
     def _probes_are_episodes(self) -> Self:
         if self.evaluation.probes > self.evaluation.episodes:
             raise ValueError(f"evaluation.probes: at most evaluation.episodes = {self.evaluation.episodes}")
+        return self
+
+    @cross_field
+    def _measured_episodes_can_be_replayed(self) -> Self:
+        refusal = replay_refused(self.workflow.type)
+        if self.evaluation.worth and refusal:
+            raise InvalidValue(f"evaluation.worth: {refusal}", remedy="set it to 0")
+        if self.evaluation.worth > self.evaluation.episodes:
+            raise ValueError(f"evaluation.worth: at most evaluation.episodes = {self.evaluation.episodes}")
         return self
 
     @property

@@ -22,7 +22,14 @@ from training_core.llm.external.source import read_external, save_external
 from training_core.llm.learning.training_groups import is_informative
 from training_core.llm.serving.admission import TaskQueue
 from training_core.llm.workflows.context import RolloutContext
-from training_core.llm.workflows.message_worth import Measured, Report, WorthSettings, measure, no_report
+from training_core.llm.workflows.message_worth import (
+    AT_ONCE,
+    Measured,
+    Report,
+    WorthSettings,
+    measure,
+    no_report,
+)
 from training_core.llm.workflows.replay import RecordedGame, Replay, Replayed, play_replays
 from training_core.types import Episode
 from training_core.versions import episode_age
@@ -92,7 +99,9 @@ class Rollouts:
         report: Report = no_report,
     ) -> Measured:
         """Measure the messages of games; in the asynchronous loop, in slots that training does not use."""
-        return measure(games, self._replay_context(versions), settings, report)
+        return measure(
+            games, self._replay_context(versions), settings, report, min(AT_ONCE, self._player.room)
+        )
 
     def replay(self, replays: Sequence[Replay], split: Split, versions: Mapping[str, int]) -> Replayed:
         """Play replays, in the same slots."""

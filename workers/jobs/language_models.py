@@ -59,7 +59,9 @@ def frozen(config: RunConfig, checkpoint: Path | None) -> RunConfig:
         policies[name] = policies[name].model_copy(update={"model": str(folder), "adapter": WholeModel()})
     roles = {name: role.model_copy(update={"trained": False}) for name, role in config.team.roles.items()}
     team = config.team.model_copy(update={"roles": roles})
-    evaluation = config.evaluation.model_copy(update={"probes": 10**9})  # every episode gets a transcript
+    evaluation = config.evaluation.model_copy(
+        update={"probes": 10**9, "worth": 0}
+    )  # every episode gets a transcript
     return config.model_copy(update={"policies": policies, "team": team, "evaluation": evaluation})
 
 

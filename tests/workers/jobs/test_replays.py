@@ -8,6 +8,8 @@ import pytest
 from tests.workers.running import small_config
 from training_core.config.files import to_toml
 from workers.job import main
+from workers.jobs.context import JobContext
+from workers.jobs.language_models import coordinator_of, proxies_of
 from workers.storage.folders import JobFolder
 
 
@@ -19,7 +21,7 @@ def do(folder: Path, model: Path, **parameters: Any) -> tuple[int, JobFolder]:
 
 
 def test_new_games_and_one_of_them_stored(tmp_path: Path, little_model: Path) -> None:
-    """Every message has a worth; a stored episode is measured as the same game was when it was new."""
+    """Every message has a worth; evaluations report their sums; a stored episode is measured as the same game was when it was new."""
     settings = {"alternatives": 3, "continuations": 2, "outcome": "return"}
     status, job = do(tmp_path / "new", little_model, episodes=2, **settings)
     result = job.read("result") or {}
@@ -34,6 +36,14 @@ def test_new_games_and_one_of_them_stored(tmp_path: Path, little_model: Path) ->
     first = job.kept()[shown["alternatives"][0]["continuation"]]
     said = [turn["candidates"][turn["executed"]]["text"] for turn in first["turns"]]
     assert continuations and shown["alternatives"][0]["text"] in said
+
+    config = small_config(little_model, evaluation__worth=2)
+    context = JobContext(config, job, tmp_path, {})
+    coordinator = coordinator_of(context, config, proxies_of(context, config))
+    figures = coordinator.evaluate(0, "eval_sampled", 4).figures
+    assert set(figures) == {
+        f"eval_sampled/{role}/{name}" for role in result["worth"] for name in ("worth", "worth_half_width")
+    }
 
     for turn in games[0]["turns"]:
         del turn["worth"]

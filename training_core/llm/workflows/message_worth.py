@@ -32,7 +32,7 @@ Outcome = Literal["discounted", "success", "return"]
 Report = Callable[[int, int], None]
 """Receives (messages measured, messages)."""
 AT_ONCE = 256
-"""Maximum number of replays that are played at a time."""
+"""Replays that are played at a time."""
 NORMAL_975 = 1.959964
 
 
@@ -128,8 +128,9 @@ def measure(
     context: RolloutContext,
     settings: WorthSettings,
     report: Report = no_report,
+    slots: int = AT_ONCE,
 ) -> Measured:
-    """Measure every message of games of one split.
+    """Measure every message of games of one split, in about `slots` slots of the pool at a time.
 
     Raises EnvironmentFailure if a game cannot be replayed exactly.
     """
@@ -137,7 +138,7 @@ def measure(
     if not games:
         return measured
     messages = _messages(games, context, settings, measured)
-    at_once = max(1, AT_ONCE // ((settings.alternatives + 1) * settings.continuations))
+    at_once = max(1, slots // ((settings.alternatives + 1) * settings.continuations))
     for start in range(0, len(messages), at_once):
         if settings.max_tokens and measured.tokens >= settings.max_tokens:
             measured.left_out = len(messages) - start
