@@ -32,6 +32,7 @@ class NoiseStream(IntEnum):
     CONTINUATIONS = 7
     REPLAYS = 8
     ALTERNATIVES = 9
+    BRANCHES = 10
 
 
 def _mix(words: Words) -> Words:

@@ -206,8 +206,10 @@ class Episode:
     """In chronological order."""
     silent_rewards: dict[str, float] = field(default_factory=dict)
     """Rewards of roles that had not answered when they earned them, by role. They count, and no turn has them."""
+    copied_turns: int = 0
+    """Number of its first turns that were sampled once, in an episode of which this one is a branch."""
     continued_tokens: int = 0
-    """Tokens that continuations of its candidates have sampled."""
+    """Tokens that were sampled for it and are in no turn: continuations of its candidates, or an opening that was too short."""
     lost_groups: int = 0
     """Number of groups that are left out: new weights arrived while their candidates were continued, or the continuations failed."""
     team_return: float = 0.0
@@ -229,6 +231,11 @@ class Episode:
         own = self.reward_parts.setdefault(role, {}) if parts else {}
         for name, value in parts.items():
             own[name] = own.get(name, 0.0) + value
+
+    @property
+    def sampled_turns(self) -> Sequence[Turn]:
+        """The turns that were sampled for this episode."""
+        return self.turns[self.copied_turns :]
 
     @property
     def episode_return(self) -> float:

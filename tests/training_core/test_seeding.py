@@ -63,5 +63,9 @@ def test_streams_keep_the_numbers_of_recorded_runs() -> None:
         "ROLLOUT_WORKFLOWS": 5,
         "SERVED_POLICIES": 5,
         "ROLLOUT_WORKFLOW_EVALUATION": 6,
+        "CONTINUATIONS": 7,
+        "REPLAYS": 8,
+        "ALTERNATIVES": 9,
+        "BRANCHES": 10,
     }
     assert keyed_uniform(0, NoiseStream.EPISODES, 1) == slow_uniform(0, 2, 1)

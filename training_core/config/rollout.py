@@ -86,6 +86,8 @@ class Episodes(Section):
 
     type: Literal["episodes"] = "episodes"
     """Whole episodes are the candidates: groups are (task, role)."""
+    branch: Literal["none", "random"] = "none"
+    """Where the K episodes of a task part: none, at their beginning; random, at a random step of one opening, which is not trained."""
 
 
 class MultiTurn(Section):

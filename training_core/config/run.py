@@ -16,6 +16,7 @@ from training_core.config.rewards import RewardSection
 from training_core.config.rollout import (
     WHOLE_EPISODES,
     Agent,
+    Episodes,
     Resources,
     Rollout,
     RolloutBuffer,
@@ -181,6 +182,19 @@ class RunConfig(ExperimentConfig):
             raise InvalidValue(
                 'workflow.value: "turn" continues to the end of the team\'s turn, but the team has one role that speaks once',
                 remedy='set "immediate", or "return"',
+            )
+        return self
+
+    @cross_field
+    def _siblings_can_part(self) -> Self:
+        if (
+            isinstance(self.workflow, Episodes)
+            and self.workflow.branch != "none"
+            and self.rollout.group_size == 1
+        ):
+            raise InvalidValue(
+                'workflow.branch: "random" needs several episodes of each task, but rollout.group_size is 1',
+                remedy='set "none", or rollout.group_size = 2 or more',
             )
         return self
 

@@ -26,8 +26,8 @@ def episode_facts(episode: Episode) -> EpisodeFacts:
         rewards=rewards_by_role(episode),
         candidate_rewards={role: sum(c.reward for c in _candidates(episode, role)) for role in roles},
         candidates={role: sum(1 for _ in _candidates(episode, role)) for role in roles},
-        cut=sum(c.answer.stop_reason == "length" for turn in episode.turns for c in turn.candidates),
-        tokens=episode_tokens(episode) + episode.continued_tokens,
+        cut=sum(c.answer.stop_reason == "length" for turn in episode.sampled_turns for c in turn.candidates),
+        tokens=_tokens(episode.sampled_turns) + episode.continued_tokens,
         turns=len({turn.index for turn in episode.turns}),
         reward_timeouts=episode.reward_timeouts,
         successes=episode.role_success,
@@ -77,7 +77,7 @@ def executed(turn: Turn) -> Candidate:
 
 def episode_tokens(episode: Episode) -> int:
     """Response tokens over all candidates."""
-    return sum(len(c.answer.token_ids) for turn in episode.turns for c in turn.candidates)
+    return _tokens(episode.turns)
 
 
 def train_metrics(collected: Collected) -> dict[str, float]:
@@ -281,7 +281,12 @@ def _by_role(name: str, facts: Iterable[EpisodeFacts]) -> dict[str, float]:
 
 
 def _candidates(episode: Episode, role: str) -> Iterable[Candidate]:
-    return (c for turn in episode.turns if turn.role == role for c in turn.candidates)
+    """Those that were sampled for this episode."""
+    return (c for turn in episode.sampled_turns if turn.role == role for c in turn.candidates)
+
+
+def _tokens(turns: Iterable[Turn]) -> int:
+    return sum(len(c.answer.token_ids) for turn in turns for c in turn.candidates)
 
 
 def _roles(facts: Iterable[EpisodeFacts]) -> list[str]:

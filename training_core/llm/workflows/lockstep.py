@@ -144,9 +144,18 @@ def play(tasks: Sequence[int], context: RolloutContext, plan: SamplingPlan) -> l
     an answer in the model's context ends with what it earned until then. The others continue. An episode also ends after
     the last turn if its environment does not count turns (because roles were skipped).
     """
-    views = context.pool.reset({slot: (task, plan.split) for slot, task in enumerate(tasks)})
+    episodes, live = begin_episodes(dict(enumerate(tasks)), context, plan)
+    play_on(live, episodes, context, plan)
+    return list(episodes.values())
+
+
+def begin_episodes(
+    tasks: Mapping[int, int], context: RolloutContext, plan: SamplingPlan
+) -> tuple[dict[int, Episode], list[int]]:
+    """Start tasks, slot -> number. Returns the episodes by slot, and the slots in which there is something to play."""
+    views = context.pool.reset({slot: (task, plan.split) for slot, task in tasks.items()})
     episodes = {}
-    for slot, task in enumerate(tasks):
+    for slot, task in tasks.items():
         number = task if plan.split == "eval" else context.first + slot
         name = f"{context.attempt}-{context.iteration}-{plan.kind}-{number}"
         view = views[slot]
@@ -156,9 +165,12 @@ def play(tasks: Sequence[int], context: RolloutContext, plan: SamplingPlan) -> l
         if view.done:
             close_episode(episode, view, time.time())
         episodes[slot] = episode
-    live = [slot for slot in range(len(tasks)) if not views[slot].done]
-    play_on(live, episodes, context, plan)
-    return list(episodes.values())
+    return episodes, [slot for slot in tasks if not views[slot].done]
+
+
+def turn_limit(context: RolloutContext) -> int:
+    """Maximum number of the team's turns in an episode."""
+    return int(getattr(context.config.environment, "max_turns", MAX_TURNS))
 
 
 def play_on(
@@ -170,11 +182,11 @@ def play_on(
     end: int = MAX_TURNS,
 ) -> None:
     """Play the live slots from a point until they end, or until turn number `end` of the team begins."""
-    limit = int(getattr(context.config.environment, "max_turns", MAX_TURNS))
+    limit = turn_limit(context)
     turn, first = begin
     while live and turn < min(limit, end):
         for step in range(first, len(context.config.team.steps)):
-            live = _step(Point(turn, step), live, episodes, context, plan)
+            live = play_step(Point(turn, step), live, episodes, context, plan)
         if not first:
             live = fail_silent(live, turn, episodes)
         turn, first = turn + 1, 0
@@ -182,7 +194,7 @@ def play_on(
         end_early(dict.fromkeys(live, "turns used up"), episodes, context)
 
 
-def _step(
+def play_step(
     point: Point, live: list[int], episodes: Episodes, context: RolloutContext, plan: SamplingPlan
 ) -> list[int]:
     """Let the roles of a step act simultaneously in every live slot; return the slots that continue."""

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from training_core.config.rollout import CustomWorkflow
+from training_core.config.rollout import CustomWorkflow, Episodes
 from training_core.errors import EnvironmentFailure
 from training_core.importing import made
 from training_core.llm.workflows.agent import play_agents
+from training_core.llm.workflows.branches import play_branches
 from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.episodes import play_episodes, play_independent
 from training_core.llm.workflows.lockstep import EpisodeKind
@@ -44,6 +45,12 @@ def _episodes(result: Any) -> list[Episode]:
     return result
 
 
+def _whole_episodes(tasks: Sequence[int], context: RolloutContext) -> list[Episode]:
+    workflow = context.config.workflow
+    branches = isinstance(workflow, Episodes) and workflow.branch == "random"
+    return (play_branches if branches else play_episodes)(tasks, context)
+
+
 def _rollout_workflows(
     tasks: Sequence[int], context: RolloutContext, kind: EpisodeKind = "train"
 ) -> list[Episode]:
@@ -63,7 +70,7 @@ class Workflow(NamedTuple):
 
 WORKFLOWS = {
     "turn_tree": Workflow(play_turn_tree, play_independent),
-    "episodes": Workflow(play_episodes, play_independent),
+    "episodes": Workflow(_whole_episodes, play_independent),
     "multi_turn": Workflow(play_episodes, play_independent),
     "custom": Workflow(play_custom, evaluate_custom),
     "agent": Workflow(play_agents, play_agents),
