@@ -143,9 +143,7 @@ def measure_preset(preset: str, home: Path, games: int, seed: int) -> str:
     coordinator = coordinator_of(context, config, proxies_of(context, config))
     planted, before, after = planted_games(coordinator, config, games, seed)
     measured = coordinator.worth([item.game for item in planted], POOL)
-    small = (
-        measured.tokens * (1 + ALTERNATIVES) * CONTINUATIONS / (1 + POOL.alternatives) / POOL.continuations
-    )
+    small = coordinator.worth([item.game for item in planted], WorthSettings()).tokens
     messages = sum(len(game) for game in measured.games)
     row = figures(planted, measured.games, seed)
     shown = [f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()]

@@ -16,6 +16,7 @@ from troupe_client.mcp.rest import Rest, bounded, brief, clipped, compact, numbe
 from troupe_client.server_api import run_path
 
 ENDED = ("finished", "stopped", "failed", "paused")
+JOB_ENDED = ("finished", "failed", "cancelled")
 LONGEST_WAIT, POLL = 45, 1.0
 """Seconds. Assistants abort a call after about 60 s."""
 MOST_VALUES = 40
@@ -188,6 +189,41 @@ async def compare(rest: Rest, runs: Several, metric: str = "", by: str = "run", 
     return bounded(lines, "compare fewer runs")
 
 
+async def worth(rest: Rest, run: Run, episode: int = 0, checkpoint: str = "", job: str = "") -> str:
+    """Measure what each message of an episode was worth, to find the message at fault: the game's value after it, less that after other
+    answers to its prompt.
+
+    episode: id of a stored one; 0 plays four new ones of the checkpoint (default: last). job: one that was still running before.
+    """
+    if not job:
+        subject = {"episode": episode} if episode else {}
+        body = {"kind": "worth", "run": run, "checkpoint": checkpoint, "parameters": subject}
+        job = (await rest.call("/api/v1/jobs/", body))["id"]
+    deadline = time.monotonic() + LONGEST_WAIT
+    current = await rest.call(f"/api/v1/jobs/{quote(job, safe='')}/")
+    while current["state"] not in JOB_ENDED and time.monotonic() < deadline:
+        await asyncio.sleep(POLL)
+        current = await rest.call(f"/api/v1/jobs/{quote(job, safe='')}/")
+    result = current["result"]
+    lines = [brief(current, "id state progress message"), brief(result, "messages tokens left_out failed")]
+    for role, total in result.get("worth", {}).items():
+        half = "" if total["half_width"] is None else f" ± {number(total['half_width'])}"
+        lines.append(f"{quoted(role)} earned {number(total['worth'])}{half}")
+    lines += [_worth_line(message) for message in result.get("by_message", result.get("lowest", ()))]
+    return bounded(lines, "read the page")
+
+
+def _worth_line(message: Mapping[str, Any]) -> str:
+    worth = f"{number(message['worth'])} ± {number(message['half_width'])}"
+    others = ", ".join(
+        f"{quoted(item['text'], 80)} {number(item['value'])}" for item in message["alternatives"]
+    )
+    name = f"episode {message['episode'] + 1} #{message['turn']} {quoted(message['role'])}"
+    return (
+        f"{name} worth {worth}: {quoted(message['text'], 200)}; others with their values: {others or 'none'}"
+    )
+
+
 VIA: dict[str, Any] = {"provenance": {"via": "MCP"}}
 
 
@@ -240,5 +276,5 @@ def _tool(function: Any) -> Tool:
     return Tool.from_function(function, context_kwarg="rest", structured_output=False, **options)
 
 
-TOOLS = {function.__name__: _tool(function) for function in (*READING, launch, fork, stop)}
+TOOLS = {function.__name__: _tool(function) for function in (*READING, launch, fork, stop, worth)}
 """All but those of READING need the scope launch."""

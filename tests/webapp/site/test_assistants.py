@@ -24,6 +24,7 @@ from webapp.accounts.tokens import token_create
 from webapp.checkpoints.models import Checkpoint
 from webapp.health.models import Finding
 from webapp.ingest.services import batch_store
+from webapp.jobs.models import Job
 from webapp.runs.models import Run, RunState
 from webapp.site.assistants import Assistants
 from webapp.site.bodies import Bodies
@@ -99,7 +100,7 @@ async def refusal_of(secret: str, tool: str, **arguments: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("scope", "hidden"), [("read", {"launch", "fork", "stop"}), ("launch", set()), ("admin", set())]
+    ("scope", "hidden"), [("read", {"launch", "fork", "stop", "worth"}), ("launch", set()), ("admin", set())]
 )
 async def test_only_permitted_tools_are_listed(
     secret_of: Callable[..., str], scope: str, hidden: set[str]
@@ -307,6 +308,26 @@ async def test_watch_waits_for_the_end_or_a_finding(
     await Run.objects.filter(pk=run_id).aupdate(**fields)
     text = await waiting
     assert ('"state":"finished"' if change == "state" else '"findings":{"critical":2}') in text
+
+
+async def test_worths_name_the_lowest_messages(world: World, run_id: str) -> None:
+    """Of a job that has ended: one line per message, with the values of the other answers."""
+    other = {"text": "left", "count": 3, "value": 0.25, "continuation": None}
+    message = {
+        "episode": 0, "turn": 2, "role": "executor", "text": "north", "worth": -0.5, "half_width": 0.25, "differs": True,
+        "value": 0.1, "equal": 1, "continuation": None, "alternatives": [other],
+    }  # fmt: skip
+    total = {"executor": {"worth": -0.5, "half_width": None}}
+    result = {"messages": 1, "tokens": 93, "left_out": 0, "failed": 0, "worth": total, "lowest": [message]}
+    run = await Run.objects.aget(pk=run_id)
+    job = await Job.objects.acreate(
+        kind="worth", project_id=run.project_id, owner_id=run.owner_id, run=run, config=run.config, state="finished", result=result
+    )  # fmt: skip
+    text = await answer_of(world.token, "worth", run=run_id, job=job.pk)
+    assert "\nexecutor earned -0.5\n" in text
+    assert text.endswith(
+        "episode 1 #2 executor worth -0.5 ± 0.25: north; others with their values: left 0.25"
+    )
 
 
 async def test_an_unknown_tool_and_wrong_arguments_are_explained(world: World) -> None:
