@@ -317,8 +317,8 @@ class Health(RunHealth):
         "success_fell": both(_compares_evaluations, _enabled),
         "agent_errors": both(_rewards_failures, _enabled),
     } | needs(
-        "entropy_collapse ratio_tails unchanged_policy too_easy too_hard no_spread truncation overlong mismatch "
-        "return_rises_success_falls length_hacking",
+        "entropy_collapse ratio_tails unchanged_policy too_easy too_hard unpaid_role no_spread truncation overlong "
+        "mismatch return_rises_success_falls length_hacking",
         _enabled,
     )
     entropy_collapse: EntropyCollapse = EntropyCollapse()
@@ -333,6 +333,8 @@ class Health(RunHealth):
     """Groups in which everything succeeds, per role."""
     too_hard: GroupShare = GroupShare()
     """Groups in which nothing succeeds, per role."""
+    unpaid_role: GroupShare = GroupShare()
+    """Groups in which nothing succeeds, of a role whose rewards have never differed although others' do."""
     no_spread: NoSpread = NoSpread()
     """Groups of equal rewards, per role."""
     truncation: Truncation = Truncation()

@@ -68,9 +68,15 @@ RULES: dict[str, Rule] = {
         "Use harder tasks; the role has mastered these.",
     ),
     "too_hard": Rule(
-        mean_above("groups/*/too_hard", "{mean:.0%} of {whose}'s groups are too hard"),
+        episodes.too_hard,
         "No candidate succeeds, so all advantages are zero and the role does not learn.",
         "Use easier tasks at first, larger groups (rollout.group_size), or a base model that succeeds sometimes.",
+    ),
+    "unpaid_role": Rule(
+        episodes.unpaid_role,
+        "No reward reaches this role: whatever it answers, it earns the same as its other candidates, since the start. The team is "
+        "paid when another role answers.",
+        'Set workflow.value = "turn", or workflow.type = "episodes" with algorithm.team_reward_to = "team"; or reward its answers.',
     ),
     "no_spread": Rule(
         episodes.no_spread,

@@ -43,6 +43,7 @@ def held_out(values: Sequence[float], train: Sequence[float]) -> HealthInputs:
     return shown({"eval/success": values, "train/success": train}, every=10)
 
 
+UNPAID = {"groups/a/too_hard": [0.95] * 8, "groups/a/zero_variance": [1.0] * 8}
 ILL = {
     "entropy_collapse": shown({"policy/a/entropy": [*ramp(1.0, 0.0), 0.0, 0.0, 0.0]}),
     "kl_blow_up": shown({"policy/a/kl": ramp(0.0, 3.0)}),
@@ -53,6 +54,7 @@ ILL = {
     "unchanged_policy": shown({"policy/a/weight_change": [1e-9] * 8, "policy/a/lr": [1e-12] * 8}),
     "too_easy": shown({"groups/a/too_easy": ramp(0.1, 1.0)}),
     "too_hard": shown({"groups/a/too_hard": [0.95] * 8}),
+    "unpaid_role": shown(UNPAID | {"groups/b/zero_variance": [0.5] * 8}),
     "truncation": shown({"rollout/solver/truncated": ramp(0.0, 0.4)}),
     "no_spread": shown(
         {
@@ -103,7 +105,14 @@ WELL = {
             {"groups/a/too_easy": ramp(0.1, 1.0), "eval/success": [0.2, 0.97], "train/success": [0.8] * 40}
         ),
     ],
-    "too_hard": [shown({"groups/a/too_hard": ramp(1.0, 0.1)})],
+    "too_hard": [
+        shown({"groups/a/too_hard": ramp(1.0, 0.1)}),
+        shown(UNPAID | {"train/success": [0.2] * 8}),  # easier tasks do not help
+    ],
+    "unpaid_role": [
+        shown(UNPAID | {"groups/b/zero_variance": [1.0] * 8, "train/success": [0.0] * 8}),
+        shown(UNPAID | {"groups/a/zero_variance": [0.99] * 8, "train/success": [0.2] * 8}),
+    ],
     "no_spread": [
         shown({"groups/a/zero_variance": [0.95] * 8, "groups/a/too_hard": [0.9] * 8}),
         shown({"groups/a/zero_variance": ramp(0.3, 1.0), "train/success": ramp(0.2, 1.0)}),
