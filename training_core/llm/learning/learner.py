@@ -48,6 +48,7 @@ from training_core.llm.learning.packing import (
     own_share,
 )
 from training_core.llm.learning.registry import LEARNERS
+from training_core.llm.learning.role_gradients import RoleGradients
 from training_core.llm.learning.token_logprobs import (
     ResponseForward,
     TokenScores,
@@ -210,6 +211,9 @@ class Learner:
         parts = minibatches(groups, self.settings.minibatches, iteration)
         shares = [own_share(part, groups, self.processes.rank, self.processes.size) for part in parts]
         batches = [self._micro_batches(groups, *both) for both in zip(parts, shares, strict=True)]
+        roles = self._role_gradients(groups, parts, shares, iteration)
+        if roles:
+            batches[_order(len(batches), iteration, 0)[0]] = roles.pieces
         self._compute_old_logprobs(groups, shares, batches, iteration, sums)
         pieces = [piece for batch in batches for piece in batch]
         sums.explained_variance = compute_advantages(
@@ -221,13 +225,33 @@ class Learner:
                     for done, piece in enumerate(batches[number], start=1):
                         loss = self._loss(piece, sums, first=epoch == 0)
                         self.optimiser.backward(loss, last=done == len(batches[number]))
+                        if roles and sums.tried == 0:
+                            roles.read(done, self.model, self.optimiser.scale)
                 self._step(sums)
         if self.offloads:
             self.optimiser.rest()
         sums.all_reduce(self.processes, self.model.device)
         flops = sums.flops if self.shape else None
         metrics = self._metrics(sums, rate, len(groups)) | weight_change(before, sampled_weights(self.model))
+        if roles:
+            metrics |= roles.metrics()
         return UpdateResult(metrics, sums.annotations, flops)
+
+    def _role_gradients(
+        self,
+        groups: Sequence[Group],
+        parts: Sequence[Sequence[int]],
+        shares: Sequence[Sequence[int]],
+        iteration: int,
+    ) -> RoleGradients | None:
+        """Readers of the first minibatch's gradients by role, if they are measured in this iteration."""
+        every = self.settings.role_gradients
+        if not every or iteration % every or not parts:
+            return None
+        first = _order(len(parts), iteration, 0)[0]
+        return RoleGradients(
+            groups, shares[first], lambda own: self._micro_batches(groups, parts[first], own) if own else []
+        )
 
     @torch.no_grad()
     def _compute_old_logprobs(

@@ -28,6 +28,13 @@ def _generates_on_the_same_gpu(at: Place) -> str:
     return ""
 
 
+def _shared_in_one_process(at: Place) -> str:
+    if sum(role.policy == at.policy for role in at.config.team.roles.values()) < 2:
+        return "only for a policy of several roles"
+    several = at.config.policies[at.policy].devices.update_gpus > 1
+    return "only with one process (devices.update_gpus of at most 1)" if several else ""
+
+
 class Optimisation(Section):
     """Settings shared by all learners."""
 
@@ -103,8 +110,13 @@ class Optimisation(Section):
 class Learner(Optimisation):
     """Updates by torch."""
 
+    effects: ClassVar[Effects] = {**Optimisation.effects, "role_gradients": _shared_in_one_process}
     type: Literal["torch"] = "torch"
     """AdamW on fp32 weights; several processes sum their gradients."""
+    role_gradients: int = Field(0, ge=0)
+    """Iterations between measurements of the gradient by role of a shared policy, on the first minibatch (metrics
+    `policy/<policy>/<role>/grad_share`); 0 disables. Each role needs one more copy of the gradient in memory.
+    """
 
 
 class Deepspeed(Optimisation):
