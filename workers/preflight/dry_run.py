@@ -3,16 +3,19 @@ networks train for two short iterations.
 """
 
 import time
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from training_core.algorithms.registry import make_hooks
 from training_core.config.effects import questionable_settings
 from training_core.config.kinds import AnyConfig
 from training_core.config.marl import MarlConfig
+from training_core.config.rollout import WHOLE_EPISODES, TurnTree
 from training_core.config.run import RunConfig
 from training_core.marl.environments.base import ActionKind, Continuous
 from workers.jobs.context import JobContext, figures
 from workers.jobs.language_models import coordinator_of, frozen, proxies_of
+from workers.protocol import Collected
 
 if TYPE_CHECKING:
     from torch import nn
@@ -39,7 +42,7 @@ def language_models(context: JobContext[RunConfig]) -> dict[str, Any]:
     context.folder.keep(collected.transcripts)
     tokens = sum(item.tokens for item in collected.facts)
     return figures(collected.facts) | {
-        "unused": unused_documents(context.config),
+        "unused": unused_documents(context.config) + unpaid_roles(context.config, collected),
         "seconds": collected.seconds,
         "tokens_per_second": tokens / collected.seconds if collected.seconds else 0.0,
     }
@@ -95,6 +98,43 @@ def _short(config: MarlConfig) -> MarlConfig:
 def unused_documents(config: AnyConfig) -> list[dict[str, str]]:
     """Settings without effect, as documents for a dry run's result."""
     return [{"path": setting.path, "why": setting.why} for setting in questionable_settings(config)]
+
+
+def unpaid_roles(config: RunConfig, collected: Collected) -> list[dict[str, str]]:
+    """Trained roles whose answers differ and always earn the same, while those of another role do not, as such documents."""
+    if isinstance(config.workflow, TurnTree):
+        differs = {role: _differing_groups(role, collected.transcripts) for role in config.team.roles}
+        unpaid = [role for role, groups in differs.items() if groups and not any(groups)]
+        paid = [role for role, groups in differs.items() if any(groups)]
+    elif isinstance(config.workflow, WHOLE_EPISODES):
+        returns = {
+            role: {facts.rewards.get(role, 0.0) for facts in collected.facts} for role in config.team.roles
+        }
+        unpaid = [role for role, values in returns.items() if len(values) == 1]
+        paid = [role for role in returns if role not in unpaid]
+    else:
+        return []
+    why = (
+        'the role is never paid: whatever it answered in these episodes, it earned the same, unlike {}. Set workflow.value = "turn", or '
+        'workflow.type = "episodes" with algorithm.team_reward_to = "team", or reward its answers'
+    )
+    return [
+        {"path": f"team.roles.{role}", "why": why.format(" and ".join(paid))}
+        for role in unpaid
+        if paid and config.team.roles[role].trained
+    ]
+
+
+def _differing_groups(role: str, transcripts: Iterable[Mapping[str, Any]]) -> list[bool]:
+    """Whether rewards or values differ, of each of a role's groups with different answers."""
+    groups = [
+        turn["candidates"] for document in transcripts for turn in document["turns"] if turn["role"] == role
+    ]
+    return [
+        len({candidate.get("value", candidate["reward"]) for candidate in group}) > 1
+        for group in groups
+        if len({candidate["text"] for candidate in group}) > 1
+    ]
 
 
 def _described(name: str, learner: "PolicyLearner") -> dict[str, Any]:

@@ -252,7 +252,7 @@ def _show(job: dict[str, Any]) -> None:
     print_line(f"{job['kind']} {job['id']}: {job['state']} {job['message']}")
     result, returned = job["result"], job.get("return_label", "return")
     for setting in result.get("unused", []):
-        print_line(f"  {setting['path']} has no effect here: {setting['why']}", "yellow")
+        print_line(f"  {setting['path']}: {setting['why']}", "yellow")
     if result.get("checks"):
         _show_checks(result["checks"])
     for assignment in result.get("seatings", []):
