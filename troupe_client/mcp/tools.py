@@ -24,7 +24,12 @@ ASIDE = ("compute/", "progress/", "system/", "time/")
 """Metrics that `watch` leaves to `curves`."""
 RUN = "id name state reason remedy iteration iterations eta_seconds findings parent"
 EPISODE = "id iteration kind task outcome error truncated episode_return rewards"
-FINDING = "id rule severity state title first_step last_step figures series cause remedy action done fork"
+FINDING = """id rule severity state lasting critical_first critical_last title first_step last_step figures series cause remedy
+episodes edits action done fork"""
+
+RULE = "rule state why value threshold nearest nearest_step measured key"
+MOST_RULES = 8
+"""Rules without a finding that `findings` adds."""
 
 
 def _split(value: Any) -> Any:
@@ -98,7 +103,7 @@ async def fork(
     """Launch a run that continues from a checkpoint of another run (last, best or an iteration) with changes.
 
     Iterations continue to count: to train longer, set a larger run.iterations. With the id of a finding, the fork starts from the
-    last checkpoint before it; without overrides it then has the edits that the health rule is configured with. Before the first
+    last checkpoint before it; without overrides it then has the edits of the finding. Before the first
     checkpoint the run is launched again from its start.
     """
     if finding and (name or checkpoint != "last"):
@@ -166,9 +171,16 @@ async def transcripts(
 
 
 async def findings(rest: Rest, run: Run) -> str:
-    """List the problems that health rules detected in a run, open ones first, with figures, cause and remedy."""
+    """List the problems that health rules detected in a run, open ones first, with figures, cause and remedy; then how near
+    the other rules came to their thresholds (nearest: 1 is a finding).
+    """
     rows = (await rest.call(run_path(run, "findings/")))["results"]
-    return bounded((brief(row, FINDING) for row in rows), "read the page") or "no findings"
+    rules = (await rest.call(run_path(run, "health/")))["results"]
+    near = [
+        brief(row, RULE) for row in rules if row["state"] in ("healthy", "not counted") and row["nearest"]
+    ]
+    lines = [brief(row, FINDING) for row in rows] or ["no findings"]
+    return bounded([*lines, *near[:MOST_RULES]], "read the page")
 
 
 async def compare(rest: Rest, runs: Several, metric: str = "", by: str = "run", at: str = "last") -> str:

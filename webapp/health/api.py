@@ -8,6 +8,7 @@ from troupe_client.documents import health as documents
 from webapp.accounts.permissions import Person
 from webapp.api.routes import Routes
 from webapp.health import services
+from webapp.health.measures import rules_read
 from webapp.health.services import finding_document, finding_get
 from webapp.runs.selectors import run_get, run_summary
 
@@ -26,6 +27,13 @@ def findings(
     """Return findings, open ones first, with evidence, cause and remedy."""
     rows = services.findings_read(run_get(user, run_id))
     return [finding_document(row) for row in rows if state in (None, row.state)]
+
+
+@routes.get("runs/<str:run_id>/health/", name="health-rules")
+def health_rules(user: Person, run_id: str) -> list[documents.HealthRule]:
+    """Return the health rules, those with open findings first, with value, threshold and how near they came to a finding."""
+    run = run_get(user, run_id)
+    return rules_read(run, services.settings_of(run))
 
 
 @routes.post(f"{FINDING}dismiss/", name="finding-dismiss")

@@ -33,6 +33,13 @@ class Finding(models.Model):
     last_step = models.BigIntegerField()
     calm_looks = models.PositiveSmallIntegerField(default=0)
     """Consecutive steps with a value well below the bound."""
+    opened_step = models.BigIntegerField(null=True)
+    """Step at which it was opened."""
+    critical_first = models.BigIntegerField(null=True)
+    critical_last = models.BigIntegerField(null=True)
+    """First and last step at which it was critical."""
+    lasting = models.CharField(max_length=200, blank=True)
+    """The harm for which it stays open, although its value is below the bound."""
     evidence = models.JSONField(default=dict)
     """{"figures": [[name, number or text], ...], "series": [metric, ...]}."""
     action = models.CharField(max_length=8, default="none")
@@ -59,3 +66,5 @@ class Checked(models.Model):
     """Run.event_count at the last check."""
     step = models.BigIntegerField(default=-1)
     """Last step of any metric at the last check; -1 before any."""
+    measures = models.JSONField(default=dict)
+    """Rule -> its largest measurement at the last check, and in `nearest` the one that came nearest to its bound."""

@@ -19,16 +19,19 @@ from django.urls import reverse
 from pydantic import ValidationError
 
 from training_core.config.files import parse_overrides
-from training_core.config.health import RunHealth
+from training_core.config.health import RunHealth, SuccessFell
 from training_core.config.kinds import config_kind
 from training_core.errors import ConfigError, TroupeError
 from troupe_client.documents import health as documents
 from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person, require_edit
 from webapp.checkpoints.models import Checkpoint
-from webapp.health.inputs import Found, health_inputs
+from webapp.health.answers import edits_to_try, episodes_to_read
+from webapp.health.checks.success import success_lost
+from webapp.health.inputs import Found, HealthInputs, health_inputs
+from webapp.health.measures import measures_kept
 from webapp.health.models import Checked, Finding
-from webapp.health.rules import RULES, judge
+from webapp.health.rules import RULES, measure
 from webapp.notifications.models import Delivery
 from webapp.runs.lifecycle import event_send, run_announce, run_locked
 from webapp.runs.logs import server_says
@@ -93,6 +96,8 @@ def finding_document(finding: Finding) -> documents.Finding:
         cause=rule.cause if rule else "",
         remedy=rule.remedy if rule else "",
         fork=finding.fork_id,
+        episodes=episodes_to_read(finding),
+        edits=_edits_of(settings_of(finding.run), finding),
         dismissed_by=finding.dismissed_by.username if finding.dismissed_by else None,
         curves=reverse("runs:curves", args=[finding.run_id]),
     )
@@ -128,14 +133,16 @@ def run_check(run_id: str) -> None:
     checked = Checked.objects.filter(run=run).first()
     moved = checked is None or checked.step != observed.latest
     moments = observed.since(checked.step if checked else -1)
-    seen = [list(judge(settings, moment)) if settings.enabled else [] for moment in moments]
+    seen = [list(measure(settings, moment)) if settings.enabled else [] for moment in moments]
+    measures = measures_kept(checked.measures if checked else {}, seen)
     with transaction.atomic():
         made: list[Finding] = []
-        for measurements in seen[:-1]:
-            made += _findings_keep(run, settings, measurements, moved=True, ended=False)
-        made += _findings_keep(run, settings, seen[-1], moved=moved, ended=run.state in ENDED_STATES)
+        for moment, measurements in zip(moments[:-1], seen[:-1], strict=True):
+            made += _findings_keep(run, settings, moment, measurements, moved=True, ended=False)
+        ended = run.state in ENDED_STATES
+        made += _findings_keep(run, settings, moments[-1], seen[-1], moved=moved, ended=ended)
         Checked.objects.update_or_create(
-            run=run, defaults={"cursor": run.event_count, "step": observed.latest}
+            run=run, defaults={"cursor": run.event_count, "step": observed.latest, "measures": measures}
         )
         counts_keep(run)
     for finding in made:
@@ -152,7 +159,13 @@ def settings_of(run: Run) -> RunHealth:
 
 
 def _findings_keep(
-    run: Run, settings: RunHealth, seen: list[tuple[str, Found]], *, moved: bool, ended: bool
+    run: Run,
+    settings: RunHealth,
+    moment: HealthInputs,
+    seen: list[tuple[str, Found]],
+    *,
+    moved: bool,
+    ended: bool,
 ) -> list[Finding]:
     """Create, update and resolve findings; returns the new ones.
 
@@ -167,10 +180,24 @@ def _findings_keep(
         level = level_now(before, measurement, settings.relax)
         if level is Level.NONE and before is Level.NONE:
             continue
+        if level is Level.NONE and old is not None:
+            findings[rule, measurement.key] = old
+            continue
         action = settings.rules()[rule].action
         finding = old or Finding(
-            run=run, rule=rule, key=measurement.key, first_step=measurement.first, action=action
+            run=run,
+            rule=rule,
+            key=measurement.key,
+            first_step=measurement.first,
+            opened_step=measurement.last,
+            action=action,
         )
+        if level is Level.CRITICAL:
+            finding.critical_first = (
+                measurement.first if finding.critical_first is None else finding.critical_first
+            )
+            finding.critical_last = measurement.last
+        level = max(level, _harm(finding, level, settings, moment))
         _settle(finding, level, settings, at_once=ended or not measurement.series, moved=moved)
         finding.title, finding.evidence = measurement.title[:400], measurement.evidence()
         finding.last_step = max(measurement.last, measurement.first)
@@ -183,10 +210,27 @@ def _findings_keep(
         if gone.state == State.OPEN:
             at_once = ended or not gone.evidence.get("series")
             changed.append((_level(gone), gone))
-            _settle(gone, Level.NONE, settings, at_once=at_once, moved=moved)
-            gone.save(update_fields=["state", "severity", "calm_looks", "changed_at"])
+            _settle(gone, _harm(gone, Level.NONE, settings, moment), settings, at_once=at_once, moved=moved)
+            gone.save(update_fields=["state", "severity", "calm_looks", "lasting", "changed_at"])
     _lines_write(run, changed)
     return made
+
+
+def _harm(finding: Finding, level: Level, settings: RunHealth, moment: HealthInputs) -> Level:
+    """Return the level that a finding keeps because of its harm: CRITICAL, with the harm in `lasting`, if it was critical and
+    the success that was lost since then has not come back.
+    """
+    bounds = settings.rules().get("success_fell")
+    harmful = RULES[finding.rule].harms if finding.rule in RULES else False
+    finding.lasting = ""
+    if (
+        harmful
+        and level < Level.CRITICAL
+        and finding.critical_first is not None
+        and isinstance(bounds, SuccessFell)
+    ):
+        finding.lasting = success_lost(moment, finding.critical_first, bounds)[:200]
+    return Level.CRITICAL if finding.lasting else Level.NONE
 
 
 def _lines_write(run: Run, changed: list[tuple[Level, Finding]]) -> None:
@@ -324,7 +368,8 @@ def delivery_note(delivery: Delivery, **_: Any) -> None:
 def finding_fork(
     user: Person, finding: Finding, settings: RunHealth, overrides: Mapping[str, Any] | None = None
 ) -> Run:
-    """Create a queued fork for a finding; once per finding. Without `overrides`, with the edits of the finding's rule.
+    """Create a queued fork for a finding; once per finding. Without `overrides`, with the edits of the finding's rule, or
+    those to try first.
     A run that had written no checkpoint before the finding is launched again.
 
     Raises ConfigError (edits, or none), PermissionDenied, TransitionRefused (already forked, no checkpoint).
@@ -337,7 +382,7 @@ def finding_fork(
     )
     if held.fork_id:
         raise TransitionRefused(f"run {held.fork_id} was already forked for this finding")
-    edits = dict(overrides or parse_overrides(fork_edits(settings, held.rule)))
+    edits = dict(overrides or _edits_of(settings, held))
     if not edits:
         raise ConfigError(
             {
@@ -356,6 +401,11 @@ def finding_fork(
     finding.fork = fork
     audit_note(user, held.run.project, "finding.fork", held.run_id, rule=held.rule, key=held.key, run=fork.pk)
     return fork
+
+
+def _edits_of(settings: RunHealth, finding: Finding) -> dict[str, Any]:
+    """Return the changes of a fork for a finding: those that the config gives its rule, otherwise those to try first."""
+    return parse_overrides(fork_edits(settings, finding.rule)) or edits_to_try(finding)
 
 
 def fork_edits(settings: RunHealth, rule: str) -> tuple[str, ...]:

@@ -28,10 +28,15 @@ def test_findings_are_shown_until_dismissed(troupe: Troupe, run: Run, finding: F
     assert "remedy: Lower the learning rate" in result.out
     assert json.loads(troupe("finding", "list", run.pk, "--json").out)[0]["figures"] == {"KL": 4.0}
     assert "dismissed" in troupe("finding", "dismiss", run.pk, str(finding.pk)).out
-    assert "1 resolved or dismissed, 1 of them critical" in troupe("finding", "list", run.pk).out
+    assert "1 more, dismissed: add --all" in troupe("finding", "list", run.pk).out
     assert "dismissed" in troupe("finding", "list", run.pk, "--all").out
     assert "has no finding 99" in troupe("finding", "dismiss", run.pk, "99").err
     assert json.loads(troupe("finding", "reopen", run.pk, str(finding.pk), "--json").out)["state"] == "open"
+    finding.state = "resolved"
+    finding.save()
+    assert "resolved, was critical" in troupe("finding", "list", run.pk).out, "it mattered"
+    assert "1 more" in troupe("finding", "list", run.pk, "--open").out
+    assert "kl_blow_up: no value yet; needs 5 iterations" in troupe("finding", "rules", run.pk).out
 
 
 def test_channels(troupe: Troupe, connected: str) -> None:

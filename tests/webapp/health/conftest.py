@@ -31,9 +31,10 @@ def told(run: Run) -> Run:
 
 
 def tell(run: Run, first: int, key: str, values: list[float], producer: str = "p") -> None:
+    numbered = (step if producer == "p" else step - first + 1 for step in range(first, first + len(values)))
     events = [
         {
-            "run": run.pk, "attempt": 1, "producer": producer, "seq": step, "time": 1000.0 + step, "type": "metrics",
+            "run": run.pk, "attempt": 1, "producer": producer, "seq": next(numbered), "time": 1000.0 + step, "type": "metrics",
             "step": step, "values": {key: value},
         }
         for step, value in enumerate(values, first)

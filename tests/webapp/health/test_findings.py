@@ -5,6 +5,7 @@ from django.test import Client
 
 from tests.webapp.api.conftest import caller, episode
 from tests.webapp.health.conftest import change, tell
+from training_core.config.health import Health
 from webapp.accounts.models import AuditEntry, Membership, User
 from webapp.health.models import Checked, Finding
 from webapp.health.services import run_check
@@ -72,6 +73,31 @@ def test_a_figure_about_its_bound_does_not_flicker(told: Run) -> None:
         watch()
         seen.append(Finding.objects.get().severity)
     assert set(seen) == {"critical"}
+
+
+def test_a_critical_finding_stays_open_until_success_has_recovered(told: Run) -> None:
+    """KL is far too high in five iterations and usual afterwards; held-out success, 0.5 before, is lost until step 30."""
+    tell(told, 0, "eval/success", [0.5], "first")
+    tell(told, 1, "policy/planner/kl", [30.0] * 5)
+    tell(told, 10, "eval/success", [0.02], "second")
+    run_check(told.pk)
+    tell(told, 6, "policy/planner/kl", [0.1] * 10)
+    tell(told, 20, "eval/success", [0.03], "third")
+    Run.objects.update(state=RunState.FINISHED)
+    run_check(told.pk)
+    found = Finding.objects.get(rule="kl_blow_up")
+    assert (found.state, found.severity, found.critical_first, found.critical_last) == (
+        "open",
+        "critical",
+        1,
+        5,
+    )
+    assert found.lasting == "success has not recovered: 0.5 before, 0.025 now"
+    tell(told, 30, "eval/success", [0.6], "fourth")
+    tell(told, 40, "eval/success", [0.6], "fifth")
+    run_check(told.pk)
+    found.refresh_from_db()
+    assert (found.state, found.lasting, found.critical_first) == ("resolved", "", 1)
 
 
 def test_a_nan_is_critical_until_three_steps_are_numbers(told: Run) -> None:
@@ -162,6 +188,25 @@ def test_dismissed_stays_so_until_it_is_reopened(told: Run, user: User) -> None:
     assert sum(told.finding_counts.values()) == 1
     acts = AuditEntry.objects.order_by("pk").values_list("act", "user__username", "target")
     assert list(acts) == [(act, "ada", told.pk) for act in ("finding.dismiss", "finding.reopen")]
+
+
+def test_every_rule_is_listed_with_how_near_it_came(told: Run, user: User) -> None:
+    tell(told, 1, "policy/planner/kl", [0.5] * 5 + [0.2] * 6)
+    tell(told, 1, "policy/planner/clip_fraction", [0.5] * 11, "other")
+    run_check(told.pk)
+    rows = caller(user, "read")(f"runs/{told.pk}/health/").json()["results"]
+    assert [row["rule"] for row in rows[:2]] == ["clip_fraction", "kl_blow_up"], "open ones first"
+    facts = {row["rule"]: row for row in rows}
+    assert set(facts) == set(Health().rules())
+    kl = facts["kl_blow_up"]
+    assert (kl["state"], kl["value"], kl["threshold"]) == ("healthy", pytest.approx(0.2), 1.0)
+    assert (kl["nearest"], kl["nearest_step"], kl["nearest_key"]) == (0.5, 5, "policy/planner/kl")
+    assert (facts["success_fell"]["state"], facts["success_fell"]["why"]) == (
+        "no value yet",
+        "needs 3 evaluations",
+    )
+    assert facts["recompilation"]["why"] == "kernels are compiled on GPUs only"
+    assert facts["clip_fraction"]["state"] == "warning"
 
 
 def test_who_may_do_what(told: Run, user: User) -> None:

@@ -132,8 +132,10 @@ def test_by_hand_with_the_rule_s_edits_or_others(told: Run, user: User, make: Ma
     finding = ill(told)
     address = f"runs/{told.pk}/findings/{finding.pk}/fork/"
     call = caller(user, "launch")
+    Finding.objects.update(rule="overfitting")
     bare = call(address, {})
     assert bare.status_code == 400 and "repeats the run" in bare.json()["errors"]["overrides"]
+    Finding.objects.update(rule="kl_blow_up")
     assert call(address, {"edits": {}}).status_code == 400
     Membership.objects.update(level="viewer")
     assert call(address, {"overrides": {"run.seed": 3}}).status_code == 403
@@ -153,7 +155,8 @@ def test_from_the_page(told: Run, user: User, make: Make) -> None:
     client.force_login(user)
     finding = ill(told)
     address = f"/runs/{told.pk}/health/{finding.pk}/fork/"
-    assert client.post(address)["Location"] == f"/experiments/new/?fork={origin.pk}", "edits are asked for"
+    asked = client.post(address, {"form": "1"})
+    assert asked["Location"] == f"/experiments/new/?fork={origin.pk}", "edits are asked for"
     change(told, kl_blow_up={"fork_edits": [LOWER]})
     page = client.get(f"/runs/{told.pk}/health/").content.decode()
     assert LOWER in page and address in page
@@ -165,12 +168,38 @@ def test_from_the_page(told: Run, user: User, make: Make) -> None:
     assert "for kl_blow_up" in lineage, lineage
 
 
+def test_a_click_makes_the_change_to_try_first_and_its_run_says_whether_it_helped(
+    told: Run, user: User
+) -> None:
+    """The KL of `ill` is above its bound at step 25, before any checkpoint."""
+    client = Client()
+    client.force_login(user)
+    finding = ill(told)
+    shown = text_of(client.get(f"/runs/{told.pk}/health/"), ".finding-words")
+    lower = f"{rate(told) / 10:g}"
+    assert f"policies.planner.learner.learning_rate={lower}" in shown, shown
+    client.post(f"/runs/{told.pk}/health/{finding.pk}/fork/")
+    finding.refresh_from_db()
+    again = finding.fork
+    assert again is not None and rate(again) == pytest.approx(rate(told) / 10)
+    said = []
+    for iteration, kl in ((10, 0.1), (30, 0.2), (40, 9.0)):
+        Attempt.objects.get_or_create(
+            run=again, number=1, defaults={"submission_id": f"troupe-{again.pk}-1", "state": "live"}
+        )
+        Run.objects.filter(pk=again.pk).update(state=RunState.RUNNING, iteration=iteration)
+        tell(again, iteration - 8, "policy/planner/kl", [kl] * 8, f"until {iteration}")
+        run_check(again.pk)
+        said.append(text_of(client.get(f"/runs/{again.pk}/health/"), "[data-verdict]"))
+    assert "too early" in said[0] and "it helped" in said[1] and "it did not help" in said[2]
+
+
 def test_the_page_offers_a_launch_before_the_first_checkpoint(told: Run, user: User) -> None:
     client = Client()
     client.force_login(user)
     address = f"/runs/{told.pk}/health/{ill(told).pk}/fork/"
     assert "Launch again" in text_of(client.get(f"/runs/{told.pk}/health/"), ".finding-head")
-    form = client.post(address)["Location"]
+    form = client.post(address, {"form": "1"})["Location"]
     assert form == f"/experiments/new/?from={told.pk}" and client.get(form).status_code == 200
 
 

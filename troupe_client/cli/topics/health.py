@@ -23,22 +23,34 @@ COLOURS = {"critical": "bold red", "warning": "yellow"}
 @findings.command("list")
 def health(
     run_id: RunId,
-    every: Annotated[bool, typer.Option("--all", help="Include resolved and dismissed findings.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Include dismissed findings.")] = False,
+    only_open: Annotated[bool, typer.Option("--open", help="Only open findings.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List findings of a run with causes and remedies."""
+    """List findings of a run, open and resolved, with causes and remedies."""
+    if every and only_open:
+        raise typer.BadParameter("--open excludes the findings that --all adds; give one of them")
     stored = find_server().call(run_path(run_id, "findings/"))["results"]
-    findings = [finding for finding in stored if every or finding["state"] == "open"]
+    left_out = {"resolved", "dismissed"} if only_open else set() if every else {"dismissed"}
+    findings = [finding for finding in stored if finding["state"] not in left_out]
     if as_json:
         return print_json(findings)
     for finding in findings:
         _show(finding)
-    if not findings:
-        critical = sum(finding["severity"] == "critical" for finding in stored)
-        past = (
-            f"No open findings. {len(stored)} resolved or dismissed, {critical} of them critical: add --all."
-        )
-        console.print(past if stored else "No findings.")
+    if hidden := len(stored) - len(findings):
+        console.print(f"{hidden} more, {'resolved or dismissed' if only_open else 'dismissed'}: add --all.")
+    elif not findings:
+        console.print("No findings. `troupe finding rules` shows how near each rule came.")
+
+
+@findings.command("rules")
+def rules(run_id: RunId, as_json: AsJson = False) -> None:
+    """List the health rules of a run: value, threshold, and how near each came to a finding."""
+    rows = find_server().call(run_path(run_id, "health/"))["results"]
+    if as_json:
+        return print_json(rows)
+    for row in rows:
+        print_line(_measured(row), COLOURS.get(row["state"], ""))
 
 
 @findings.command("fork")
@@ -61,13 +73,35 @@ def fork_finding(
 
 def _show(finding: dict[str, Any]) -> None:
     steps = f"steps {finding['first_step']} to {finding['last_step']}"
-    label = finding["severity"] if finding["state"] == "open" else finding["state"]
-    if label != finding["severity"] == "critical":
+    label, was = (
+        finding["severity"] if finding["state"] == "open" else finding["state"],
+        finding["critical_first"],
+    )
+    if label != "critical" and (was is not None or finding["severity"] == "critical"):
         label += ", was critical"
     print_line(f"{finding['id']}  {label}  {finding['title']}  ({steps})", COLOURS.get(label, "dim"))
+    if finding["lasting"]:
+        print_line(
+            f"    still open: it was critical at steps {was} to {finding['critical_last']}; {finding['lasting']}"
+        )
     for name in ("cause", "remedy", "done", "fork"):
         if finding[name]:
             print_line(f"    {name}: {finding[name]}")
+
+
+def _measured(row: dict[str, Any]) -> str:
+    """Return a rule as a line of text."""
+    words = [f"{row['rule']}: {row['state']}"]
+    if row["why"]:
+        words.append(row["why"])
+    if row["value"] is not None:
+        side = "below" if row["fires_below"] else "above"
+        words.append(
+            f"{row['value']:.3g}, finding {side} {row['threshold']:.3g} ({row['measured']}, {row['key']})"
+        )
+    if row["nearest"]:
+        words.append(f"nearest {row['nearest']:.0%} of the threshold at step {row['nearest_step']}")
+    return "; ".join(words)
 
 
 @channel.command("test")

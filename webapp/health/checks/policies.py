@@ -87,6 +87,8 @@ def not_a_number(seen: HealthInputs, rule: config.NotANumber) -> Iterator[Found]
     for name in UPDATE_METRICS:
         for key, policy, _ in seen.each("policy", name):
             curve = seen.curves[key].tail(rule.within)
+            if not len(curve):
+                continue
             wrong = curve.values > 0 if name == "skipped_steps" else ~np.isfinite(curve.values)
             count = int(wrong.sum())
             what = "updates were skipped" if name == "skipped_steps" else f"{name} is not a number"
