@@ -7,7 +7,7 @@ finding with its steps, its level and the largest ratio of value and threshold. 
 import argparse
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,13 +71,18 @@ def inputs_until(curves: Curves, until: int) -> HealthInputs:
     return HealthInputs(shown, step=until)
 
 
-def courses(curves: Curves, health: RunHealth) -> list[Course]:
-    """Judge a run after every iteration; returns its findings in the order in which they open."""
+def courses(
+    curves: Curves, health: RunHealth, known: Callable[[HealthInputs], HealthInputs] = lambda seen: seen
+) -> list[Course]:
+    """Judge a run after every iteration; returns its findings in the order in which they open.
+
+    known: adds to the input what curves do not contain.
+    """
     seen: dict[tuple[str, str], Course] = {}
     levels: dict[tuple[str, str], Level] = {}
     for step in sorted({step for points in curves.values() for step in points}):
         now: dict[tuple[str, str], Level] = {}
-        for rule, measurement in judge(health, inputs_until(curves, step)):
+        for rule, measurement in judge(health, known(inputs_until(curves, step))):
             at = (rule, measurement.key)
             level = level_now(levels.get(at, Level.NONE), measurement, health.relax)
             if level is Level.NONE:
