@@ -164,13 +164,13 @@ CASES: dict[str, Case] = {
     ),
     "collapsed_role": Case(
         "a planner that gives one answer only (temperature 0.02)",
-        _rules("entropy_collapse no_spread too_easy too_hard"),
+        _rules("entropy_collapse no_spread too_easy too_hard unpaid_role"),
         ("team.roles.planner.sampling.temperature=0.02",),
         whose="planner",
     ),
     "ignored_role": Case(
         "a planner whose answers reach nobody",
-        _rules("no_spread too_easy too_hard"),
+        _rules("no_spread too_easy too_hard unpaid_role"),
         planted=_ignored,
         whose="planner",
     ),
