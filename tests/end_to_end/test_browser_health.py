@@ -45,7 +45,7 @@ def test_findings_come_in_while_the_page_is_looked_at(page: Page, telling: Telli
     expect(page.locator('.tabs a[aria-current="page"]')).to_contain_text("3")
     past.get_by_role("button", name="Reopen").click()
     expect(page.locator(".past")).to_have_count(0)
-    page.locator('[data-finding="kl_blow_up"] a').click()
+    page.locator('[data-finding="kl_blow_up"]').get_by_role("link", name="policy/planner/kl").click()
     expect(page.locator(".chart:visible")).to_have_count(1)
     expect(page.locator(".chart:visible")).to_contain_text("kl")
     page.goto(f"/runs/{run.pk}/")

@@ -77,9 +77,10 @@ def _row(
 ) -> documents.HealthRule:
     rule, nearest = RULES[name], stored.get("nearest", {})
     state, why = level or "healthy", stored.get("note", "")
-    if not stored and not level:
-        needed = rule.needs.format(**settings.model_dump())
-        state, why = ("does not apply", unused) if unused else ("no value yet", f"needs {needed}")
+    if unused and not level:
+        state, why = "does not apply", unused
+    elif not stored and not level:
+        state, why = "no value yet", f"needs {rule.needs.format(**settings.model_dump())}"
     elif why and not level:
         state = "not counted"
     return documents.HealthRule(

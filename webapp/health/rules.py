@@ -129,7 +129,7 @@ RULES: dict[str, Rule] = {
     "overlong": Rule(
         episodes.overlong,
         "episodes that ended early",
-        "no episode has ended early",
+        "an episode that ended early",
         "A prompt leaves no room for an answer in the model's context: a long task, or a history that grows from turn to turn.",
         "Use a model or an engine with a longer context, remove such tasks, or lower environment.max_turns or sampling.max_tokens.",
     ),

@@ -206,6 +206,10 @@ def test_every_rule_is_listed_with_how_near_it_came(told: Run, user: User) -> No
         "needs 3 evaluations",
     )
     assert facts["recompilation"]["why"] == "kernels are compiled on GPUs only"
+    assert (facts["agent_errors"]["state"], facts["agent_errors"]["why"]) == (
+        "does not apply",
+        "only with workflow.failure_reward",
+    )
     assert facts["clip_fraction"]["state"] == "warning"
 
 
