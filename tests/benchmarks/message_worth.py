@@ -94,7 +94,7 @@ def drawn(worth: MessageWorth, draw: random.Random) -> tuple[float, float]:
         return [whole[index] for index in continuations]
 
     others = [(chosen.count(item), values(item.values)) for item in worth.alternatives if item in chosen]
-    return estimate(values(worth.values), chosen.count(None), others) if others else (0.0, 0.0)
+    return estimate(values(worth.values), chosen.count(None), others)[:2]
 
 
 def figures(

@@ -100,6 +100,24 @@ class NoSpread(GroupShare, Unsolved):
     """The rule is inactive while more than this share is too easy, or too hard, which have rules of their own."""
 
 
+class IdleRole(Unsolved):
+    """It makes no difference what a role says, while the tasks are not solved."""
+
+    window: int = Field(2, ge=1, le=200)
+    """Number of latest evaluations that are averaged."""
+    below: float = Field(0.005, gt=0.0)
+    """Influence of the role: standard deviation of a game's value between its answers."""
+
+
+class HarmfulRole(Recent):
+    """A role's most likely answers are worse than its sampled ones."""
+
+    window: int = Field(2, ge=1, le=200)
+    """Number of latest evaluations that are averaged."""
+    above: float = Field(0.05, gt=0.0)
+    """Distance of the worth below 0, beyond its 95 % interval."""
+
+
 class UnchangedPolicy(Unsolved):
     """Updates that leave a policy as it is."""
 
@@ -258,6 +276,7 @@ _measures_kl = only_if(
     lambda at: at.config.algorithm.kl_coefficient,
     "the KL from the base model is only computed with algorithm.kl_coefficient above 0",
 )
+_measures_worth = only_if(lambda at: bool(at.config.evaluation.worth), "only with evaluation.worth above 0")
 _rewards_failures = only_if(
     lambda at: getattr(at.config.workflow, "failure_reward", None) is not None,
     "only with workflow.failure_reward",
@@ -316,6 +335,8 @@ class Health(RunHealth):
         "overfitting": both(_compares_evaluations, _enabled),
         "success_fell": both(_compares_evaluations, _enabled),
         "agent_errors": both(_rewards_failures, _enabled),
+        "idle_role": both(_measures_worth, _enabled),
+        "harmful_role": both(_measures_worth, _enabled),
     } | needs(
         "entropy_collapse ratio_tails unchanged_policy too_easy too_hard unpaid_role no_spread truncation overlong "
         "mismatch return_rises_success_falls length_hacking",
@@ -335,6 +356,10 @@ class Health(RunHealth):
     """Groups in which nothing succeeds, per role."""
     unpaid_role: GroupShare = GroupShare()
     """Groups in which nothing succeeds, of a role whose rewards have never differed although others' do."""
+    idle_role: IdleRole = IdleRole()
+    """Influence of a role's messages; needs evaluation.worth."""
+    harmful_role: HarmfulRole = HarmfulRole()
+    """Worth of a role's messages; needs evaluation.worth."""
     no_spread: NoSpread = NoSpread()
     """Groups of equal rewards, per role."""
     truncation: Truncation = Truncation()

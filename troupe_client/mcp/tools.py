@@ -220,7 +220,8 @@ async def worth(rest: Rest, run: Run, episode: int = 0, checkpoint: str = "", jo
     lines = [brief(current, "id state progress message"), brief(result, "messages tokens left_out failed")]
     for role, total in result.get("worth", {}).items():
         half = "" if total["half_width"] is None else f" ± {number(total['half_width'])}"
-        lines.append(f"{quoted(role)} earned {number(total['worth'])}{half}")
+        influence = "" if total["influence"] is None else f", influence {number(total['influence'])}"
+        lines.append(f"{quoted(role)} earned {number(total['worth'])}{half}{influence}")
     lines += [_worth_line(message) for message in result.get("by_message", result.get("lowest", ()))]
     return bounded(lines, "read the page")
 

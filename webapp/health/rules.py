@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from training_core.config.health import RunHealth
-from webapp.health.checks import episodes, liveness, policies, success
+from webapp.health.checks import episodes, liveness, policies, roles, success
 from webapp.health.checks.common import Check, mean_above, median_above
 from webapp.health.inputs import Found, HealthInputs
 
@@ -109,6 +109,24 @@ RULES: dict[str, Rule] = {
         "No reward reaches this role: whatever it answers, it earns the same as its other candidates, since the start. The team is "
         "paid when another role answers.",
         'Set workflow.value = "turn", or workflow.type = "episodes" with algorithm.team_reward_to = "team"; or reward its answers.',
+    ),
+    "idle_role": Rule(
+        roles.idle_role,
+        "influence of the role's messages",
+        "{window} evaluations with evaluation.worth",
+        "Other answers of the role lead to the same value: the others do not read it, or they repair whatever it says.",
+        "Read alternatives and their continuations (Who earned it, on a transcript). Give the role something that only it can see, or "
+        "remove it from the team.",
+    ),
+    "harmful_role": Rule(
+        roles.harmful_role,
+        "worth below 0, beyond its interval",
+        "{window} evaluations with evaluation.worth",
+        "The most likely answers of the role are worse for the team than what it says otherwise: it learns from a reward that is not "
+        "the team's, or of the wrong sign.",
+        "Look at the role's rewards and at its lowest messages (Who earned it, on the Checkpoints page). Correct its reward, or set "
+        'algorithm.team_reward_to = "team".',
+        harms=True,
     ),
     "no_spread": Rule(
         episodes.no_spread,

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
-from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +21,13 @@ from training_core.llm.generation.rendering import check_template_arguments
 from training_core.llm.learning.training_groups import make_groups, read_baselines, save_baselines
 from training_core.llm.rewards.judge import has_judge, judge_metrics, take_counts
 from training_core.llm.workflows.agent import check_workflow
-from training_core.llm.workflows.message_worth import Measured, Report, WorthSettings, no_report, sums_by_role
+from training_core.llm.workflows.message_worth import (
+    Measured,
+    Report,
+    WorthSettings,
+    no_report,
+    worth_by_role,
+)
 from training_core.llm.workflows.replay import RecordedGame, Replay, recorded_game
 from training_core.types import NOT_SAMPLED, Answer, Episode
 from training_core.versions import oldest_versions
@@ -214,19 +219,25 @@ class RolloutCoordinator(TrainingBackend):
         probes = [episode for episode in played.episodes if episode.probe]
         collected = self._collected(played.episodes, probes, spans, time.time() - start)
         collected.figures |= self._judge_metrics(f"{kind}/judge")
-        if first == 0 and kind == ("eval_sampled" if self._config.evaluation.sampled else "eval"):
+        if first == 0 and kind == ("eval" if self._config.evaluation.greedy else "eval_sampled"):
             collected.figures |= self._worth_metrics(kind, played.episodes)
         return collected
 
     def _worth_metrics(self, kind: EpisodeKind, episodes: Sequence[Episode]) -> dict[str, float]:
-        """By role: the sum of its messages' worths, mean over the first evaluation.worth episodes, and the half width of its interval."""
+        """By role, over the first evaluation.worth episodes: the worth of greedy messages with its interval, and the influence."""
         chosen = [item for item in episodes[: self._config.evaluation.worth] if not item.failed]
         games = [recorded_game(document, self._config) for document in self.documents(chosen)]
-        metrics = {}
-        for role, (worth, half_width) in sums_by_role(self.worth(games, WorthSettings()).games).items():
-            metrics[f"{kind}/{role}/worth"] = worth
-            if isfinite(half_width):
-                metrics[f"{kind}/{role}/worth_half_width"] = half_width
+        metrics: dict[str, float] = {}
+        for role, earned in worth_by_role(self.worth(games, WorthSettings()).games).items():
+            if kind == "eval":
+                metrics[f"{kind}/{role}/worth"] = earned.worth
+                metrics |= (
+                    {f"{kind}/{role}/worth_half_width": earned.half_width}
+                    if earned.half_width is not None
+                    else {}
+                )
+            if earned.influence is not None:
+                metrics[f"{kind}/{role}/influence"] = earned.influence
         return metrics
 
     def worth(

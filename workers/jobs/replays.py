@@ -1,7 +1,7 @@
 """Replays of played games: the worth of every message, and games that continue after another message."""
 
 from collections.abc import Sequence
-from math import isfinite
+from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
@@ -10,7 +10,7 @@ from training_core.llm.workflows.message_worth import (
     Measured,
     MessageWorth,
     WorthSettings,
-    sums_by_role,
+    worth_by_role,
 )
 from training_core.llm.workflows.replay import (
     Recorded,
@@ -80,17 +80,13 @@ def _stored(
             text = turn["candidates"][turn["executed"]]["text"][:TEXT]
             messages.append({"episode": number, "turn": position + 1, "text": text} | turn["worth"])
     context.folder.keep([*documents, *continuations])
-    sums = sums_by_role(measured.games)
     return {
         "episodes": len(documents),
         "messages": len(messages),
         "left_out": measured.left_out,
         "failed_messages": measured.failed,
         "tokens": measured.tokens,
-        "worth": {
-            role: {"worth": worth, "half_width": half if isfinite(half) else None}
-            for role, (worth, half) in sums.items()
-        },
+        "worth": {role: asdict(earned) for role, earned in worth_by_role(measured.games).items()},
         "lowest": sorted(messages, key=lambda message: float(message["worth"]))[:LOWEST],
         **({"by_message": messages} if context.parameters.get("recorded") else {}),
     }

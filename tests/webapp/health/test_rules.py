@@ -56,6 +56,8 @@ ILL = {
     "too_hard": shown({"groups/a/too_hard": [0.95] * 8}),
     "unpaid_role": shown(UNPAID | {"groups/b/zero_variance": [0.5] * 8}),
     "truncation": shown({"rollout/solver/truncated": ramp(0.0, 0.4)}),
+    "idle_role": shown({"eval/a/influence": [0.2, 0.003, 0.001]}),
+    "harmful_role": shown({"eval/a/worth": [0.1, -0.4, -0.3], "eval/a/worth_half_width": [0.2] * 3}),
     "no_spread": shown(
         {
             "groups/a/zero_variance": [0.95] * 8,
@@ -93,6 +95,15 @@ WELL = {
         shown({"policy/a/grad_norm": ramp(1.0, 4.0)}),
         shown({"policy/a/grad_norm": [0.001] * 30 + [0.5]}),
         shown({"policy/a/grad_norm": [1.0] * 30 + [40.0, 1.0]}),
+    ],
+    "idle_role": [
+        shown({"eval/a/influence": [0.001]}),
+        shown({"eval/a/influence": [0.001, 0.001], "eval/success": [0.5, 0.97]}),
+        shown({"eval/a/influence": [0.001, 0.02]}),
+    ],
+    "harmful_role": [
+        shown({"eval/a/worth": [-0.1, -0.1], "eval/a/worth_half_width": [0.2, 0.2]}),
+        shown({"eval/a/worth": [0.3, 0.2], "eval/a/worth_half_width": [0.1, 0.1]}),
     ],
     "unchanged_policy": [
         shown({"policy/a/weight_change": [0.0] * 4}),

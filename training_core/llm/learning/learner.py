@@ -38,6 +38,7 @@ from training_core.llm.learning.advantages import (
     has_kl_reward,
     needs_initial_pass,
 )
+from training_core.llm.learning.learner_config import Learner as TorchSettings
 from training_core.llm.learning.learner_config import Optimisation, TrainedPolicy
 from training_core.llm.learning.optimiser import SINGLE_PROCESS, Optimiser, Processes, learning_rate
 from training_core.llm.learning.packing import (
@@ -245,7 +246,8 @@ class Learner:
         iteration: int,
     ) -> RoleGradients | None:
         """Readers of the first minibatch's gradients by role, if they are measured in this iteration."""
-        every = self.settings.role_gradients
+        settings = self.settings
+        every = settings.role_gradients if isinstance(settings, TorchSettings) else 0
         if not every or iteration % every or not parts:
             return None
         first = _order(len(parts), iteration, 0)[0]

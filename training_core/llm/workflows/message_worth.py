@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from math import inf, isclose
+from math import isclose
 from statistics import fmean, variance
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from training_core.config.run import RunConfig
 from training_core.errors import EnvironmentFailure
@@ -79,6 +79,8 @@ class MessageWorth:
     """Of the 95 % interval."""
     values: list[float]
     """Values of its own continuations; the game's own value if all alternatives are equal to the message."""
+    between: float
+    """Estimated variance of the value between the alternatives, without the noise of the continuations; may be negative."""
     equal: int
     """How many of the K sampled answers are equal to the message."""
     alternatives: list[Alternative]
@@ -233,9 +235,9 @@ def _worth(branches: _Branches, config: RunConfig, settings: WorthSettings) -> M
         if branch.episodes
     ]
     of_own = values(own)
-    worth, half_width = estimate(of_own, own.count, [(item.count, item.values) for item in alternatives])
+    result = estimate(of_own, own.count, [(item.count, item.values) for item in alternatives])
     return MessageWorth(
-        own.position, role, worth, half_width, of_own, own.count, alternatives, own.episodes[0]
+        own.position, role, *result[:2], of_own, result.between, own.count, alternatives, own.episodes[0]
     )
 
 
@@ -256,10 +258,18 @@ def episode_value(episode: Episode, role: str, config: RunConfig, settings: Wort
     return success if settings.outcome == "success" else success * settings.discount**turns
 
 
-def estimate(
-    own: Sequence[float], equal: int, others: Sequence[tuple[int, Sequence[float]]]
-) -> tuple[float, float]:
-    """The worth of a message, and half the width of its 95 % interval.
+class Estimate(NamedTuple):
+    """What the continuations of a message and of its alternatives say."""
+
+    worth: float
+    half_width: float
+    """Of the 95 % interval."""
+    between: float
+    """As of MessageWorth."""
+
+
+def estimate(own: Sequence[float], equal: int, others: Sequence[tuple[int, Sequence[float]]]) -> Estimate:
+    """The worth of a message with its interval.
 
     `own` are the values of its continuations, `equal` of the K alternatives are equal to it, and `others` are the different
     ones: (how often each was sampled, values of its continuations). The worth is the mean over the K alternatives of mean own
@@ -268,7 +278,7 @@ def estimate(
     """
     samples = equal + sum(count for count, _ in others)
     if not others or samples < 2:
-        return 0.0, 0.0
+        return Estimate(0.0, 0.0, 0.0)
     groups = [own, *(values for _, values in others)]
     degrees = sum(len(values) - 1 for values in groups)
     squares = sum((len(values) - 1) * variance(values) for values in groups if len(values) > 1)
@@ -278,9 +288,9 @@ def estimate(
     shares = [count / samples for count, _ in others]
     drawn = variance([mean] * equal + [other for count, other in means for _ in range(count)])
     within = sum(share**2 * noise / len(values) for share, (_, values) in zip(shares, others, strict=True))
-    between = max(0.0, drawn - noise / fmean(len(values) for values in groups))
-    spread = sum(shares) ** 2 * noise / len(own) + within + between / samples
-    return worth, student_975(degrees + samples - 1) * spread**0.5
+    between = drawn - noise / fmean(len(values) for values in groups)
+    spread = sum(shares) ** 2 * noise / len(own) + within + max(0.0, between) / samples
+    return Estimate(worth, student_975(degrees + samples - 1) * spread**0.5, between)
 
 
 def student_975(degrees: int) -> float:
@@ -294,18 +304,37 @@ def student_975(degrees: int) -> float:
     )
 
 
-def sums_by_role(games: Iterable[Sequence[MessageWorth]]) -> dict[str, tuple[float, float]]:
-    """By role: the mean over games of the sum of its messages' worths, and half the width of its 95 % interval."""
+@dataclass(frozen=True)
+class RoleWorth:
+    """A role's messages in several games."""
+
+    worth: float
+    """Mean over games of the sum of its messages' worths. The alternatives are the policy's own answers, so of sampled games it is 0 on
+    average; of greedy games it compares the most likely answers with the sampled ones.
+    """
+    half_width: float | None
+    """Of its 95 % interval; None for one game."""
+    influence: float | None
+    """Standard deviation of the value between alternatives, over messages that have different ones: how much it matters what the role
+    says. None without such messages.
+    """
+
+
+def worth_by_role(games: Iterable[Sequence[MessageWorth]]) -> dict[str, RoleWorth]:
+    """The messages of games by role."""
     totals: dict[str, list[float]] = {}
+    between: dict[str, list[float]] = {}
     for messages in games:
         own: dict[str, float] = {}
         for message in messages:
             own[message.role] = own.get(message.role, 0.0) + message.worth
+            between.setdefault(message.role, []).extend([message.between] if message.alternatives else [])
         for role, total in own.items():
             totals.setdefault(role, []).append(total)
-    return {
-        role: (fmean(values), student_975(len(values) - 1) * (variance(values) / len(values)) ** 0.5)
-        if len(values) > 1
-        else (values[0], inf)
-        for role, values in totals.items()
-    }
+    return {role: _role_worth(values, between[role]) for role, values in totals.items()}
+
+
+def _role_worth(totals: Sequence[float], between: Sequence[float]) -> RoleWorth:
+    half = student_975(len(totals) - 1) * (variance(totals) / len(totals)) ** 0.5 if len(totals) > 1 else None
+    influence = max(0.0, fmean(between)) ** 0.5 if between else None
+    return RoleWorth(fmean(totals), half, influence)

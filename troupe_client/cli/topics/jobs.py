@@ -287,7 +287,8 @@ def _show_worth(result: dict[str, Any]) -> None:
     """Print the sum of the messages' worths by role, and the messages with the lowest worth."""
     for role, total in result["worth"].items():
         half = "" if total["half_width"] is None else f" ± {total['half_width']:.3f}"
-        print_line(f"  {role}: {total['worth']:+.3f}{half}")
+        influence = "" if total["influence"] is None else f", influence {total['influence']:.3f}"
+        print_line(f"  {role}: {total['worth']:+.3f}{half}{influence}")
     left_out = f", {result['left_out']} left out by the limit of tokens" if result["left_out"] else ""
     print_line(f"  {result['messages']} messages, {result['tokens']} sampled tokens{left_out}")
     table = plain_table("episode", "message", "worth", "± 95 %", "answer", wrap=("answer",))

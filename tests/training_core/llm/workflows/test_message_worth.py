@@ -105,9 +105,10 @@ def test_the_interval_by_hand() -> None:
     Noise: the squares of three answers are 0, 0, 0.5, with three degrees of freedom: 1/6. The four alternatives 1, 0, 0.5, 0.5
     have the variance 1/6, of which 1/12 is noise. 9/16 · 1/12 + (1/16 + 1/4) · 1/12 + 1/12 / 4 = 0.09375.
     """
-    worth, half_width = estimate([1.0, 1.0], 1, [(1, [0.0, 0.0]), (2, [1.0, 0.0])])
-    assert worth == pytest.approx(0.5)
-    assert half_width == pytest.approx(2.4469 * 0.09375**0.5, rel=1e-3)
+    result = estimate([1.0, 1.0], 1, [(1, [0.0, 0.0]), (2, [1.0, 0.0])])
+    assert result.worth == pytest.approx(0.5)
+    assert result.between == pytest.approx(1 / 12)
+    assert result.half_width == pytest.approx(2.4469 * 0.09375**0.5, rel=1e-3)
 
 
 def test_students_quantiles() -> None:
