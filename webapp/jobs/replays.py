@@ -1,6 +1,6 @@
 """Jobs that replay a stored episode: what they need of it, the expected price, and the worths at the turns of a transcript."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from training_core.config.rollout import replay_refused
@@ -12,16 +12,20 @@ from webapp.runs.models import Run
 from webapp.transcripts.bodies import episode_document
 from webapp.transcripts.models import Episode
 
+LATEST = 20
+"""Number of an episode's jobs that are read."""
 SCALE = 100.0
 """Width of a strip's drawing."""
 
 
 def checkpoint_of(run: Run, pk: int) -> str:
-    """Return the iteration of the checkpoint nearest to an episode, the earlier of two; "base" without checkpoints."""
-    iteration = Episode.objects.filter(run=run, pk=pk).values_list("iteration", flat=True).first()
+    """Return the iteration of the checkpoint nearest to a stored episode, the earlier of two; "base" without checkpoints."""
+    iteration = Episode.objects.filter(run=run, pk=pk).values_list("iteration", flat=True).first() or 0
     rows = Checkpoint.objects.filter(run=run, removed=False, damaged="").order_by("iteration")
-    near = min(rows, key=lambda row: abs(row.iteration - (iteration or 0)), default=None)
-    return str(near.iteration) if near else "base"
+    near = min(
+        rows.values_list("iteration", flat=True), key=lambda other: abs(other - iteration), default=None
+    )
+    return "base" if near is None else str(near)
 
 
 def parameters_checked(run: Run | None, config: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,10 +84,15 @@ def tokens_expected(turns: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any
     return samples * sum(lengths) + (samples + 1) * plays * rest
 
 
-def worths_latest(episode: Episode) -> tuple[Job | None, dict[int, dict[str, Any]]]:
-    """Return the last finished measurement of an episode, and its worth by the number of the turn."""
-    jobs = Job.objects.filter(run_id=episode.run_id, kind=Job.Kind.WORTH, state=Job.State.FINISHED)
-    job = jobs.filter(parameters__episode=episode.pk).select_related("checkpoint").defer("episodes").first()
+def jobs_of(episode: Episode) -> list[Job]:
+    """Return the latest jobs that replay a stored episode, newest first."""
+    jobs = Job.objects.filter(run_id=episode.run_id, parameters__episode=episode.pk)
+    return list(jobs.select_related("checkpoint").defer("episodes", "config")[:LATEST])
+
+
+def worths_latest(jobs: Iterable[Job]) -> tuple[Job | None, dict[int, dict[str, Any]]]:
+    """Return the last finished measurement among jobs, and its worths by the number of the turn."""
+    job = next((job for job in jobs if job.kind == Job.Kind.WORTH and job.state == Job.State.FINISHED), None)
     worths = {entry["turn"]: entry for entry in job.result["by_message"]} if job else {}
     return job, strips(worths)
 

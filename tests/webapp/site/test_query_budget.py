@@ -24,7 +24,7 @@ from webapp.reports.services import report_create
 from webapp.run_pages.charts import MOST_SHOWN
 from webapp.runs.models import Attempt, Phase, Run
 
-MOST_QUERIES, MOST_BYTES = 12, 400_000
+MOST_QUERIES, MOST_BYTES = 13, 400_000
 RUN_PAGES = """/ curves/ curves/entropy/ checkpoints/ logs/ config/ transcripts/ transcripts/?q=right
 transcripts/?q=right&role=planner&reward_min=1&label=good transcripts/?query=turns>0 transcripts/table/
 transcripts/curve/?query=probe probes/ timeline/ health/ artifacts/ media/ episodes/{episode}/ episodes/{episode}/tree/

@@ -6,8 +6,7 @@ from typing import Any
 from django import template
 
 from webapp.agents.registry import agent_pages
-from webapp.jobs.models import Job
-from webapp.jobs.replays import checkpoint_of, refusal_of, tokens_expected, worths_latest
+from webapp.jobs.replays import jobs_of, refusal_of, tokens_expected, worths_latest
 from webapp.jobs.starting import Worth
 from webapp.transcripts.models import Episode
 
@@ -18,18 +17,18 @@ LISTED = 5
 
 @register.simple_tag
 def worths_of(episode: Episode | None) -> dict[str, Any]:
-    """Return the last measurement of a stored episode, and its worth by the number of the turn; empty without an episode."""
+    """Return the jobs of a stored episode, the last measurement, and its worths by the number of the turn; empty without an episode."""
     if not isinstance(episode, Episode):
         return {}
-    job, by_turn = worths_latest(episode)
-    return {"job": job, "by_turn": by_turn, "replayable": not refusal_of(episode.run)}
+    jobs = jobs_of(episode)
+    job, by_turn = worths_latest(jobs)
+    return {"jobs": jobs, "job": job, "by_turn": by_turn, "replayable": not refusal_of(episode.run)}
 
 
 @register.inclusion_tag("jobs/_replays.html", takes_context=True)
 def replays(context: template.Context, turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the form that measures the messages of an episode, the sum by role, and the episode's last jobs."""
-    run, episode = context["run"], context["episode"]
-    jobs = Job.objects.filter(run=run, parameters__episode=episode.pk).defer("episodes", "config", "result")
+    """Return the form that measures the messages of an episode, the sum by role, and the last jobs, from the context's `worths`."""
+    run, episode, worths = context["run"], context["episode"], context["worths"]
     defaults = Worth().model_dump()
     return {
         "run": run,
@@ -42,9 +41,8 @@ def replays(context: template.Context, turns: Sequence[Mapping[str, Any]]) -> di
         and not run.is_custom
         and not episode.failed
         and bool(turns),
-        "worth": worths_latest(episode)[0],
-        "jobs": jobs[:LISTED],
-        "near": checkpoint_of(run, episode.pk),
+        "worth": worths["job"],
+        "jobs": worths["jobs"][:LISTED],
         "defaults": defaults,
         "tokens": tokens_expected(turns, defaults),
     }
