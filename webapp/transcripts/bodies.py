@@ -46,7 +46,8 @@ def body_packed(document: Mapping[str, Any]) -> tuple[bytes, list[list[int]]]:
     frames = []
     for index, part in enumerate(parts):
         board = {"final_board": document["final_board"]} if index in (0, len(parts) - 1) else {}
-        number = {} if index else {"task_number": document.get("task_number")}
+        known = index == 0 and document.get("task_number") is not None
+        number = {"task_number": document["task_number"]} if known else {}
         frames.append(zstandard.compress(orjson.dumps({"turns": part, **board, **number}) + b"\n", level=3))
     return b"".join(frames), [[len(part), len(data)] for part, data in zip(parts, frames, strict=True)]
 
