@@ -78,10 +78,16 @@ def tokens_expected(turns: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any
 
     Each message is sampled `alternatives` times; after it and after each alternative, the rest is sampled `continuations` times.
     """
-    lengths = [len(turn["candidates"][turn["executed"]]["token_ids"]) for turn in turns]
+    lengths = [_sampled_tokens(turn) for turn in turns]
     samples, plays = int(wanted["alternatives"]), int(wanted["continuations"])
     rest = sum(index * length for index, length in enumerate(lengths))
     return samples * sum(lengths) + (samples + 1) * plays * rest
+
+
+def _sampled_tokens(turn: Mapping[str, Any]) -> int:
+    """Return the tokens of the executed answer; 0 without one."""
+    executed = turn["candidates"][turn["executed"] : turn["executed"] + 1] if turn["executed"] >= 0 else []
+    return sum(len(answer["token_ids"]) for answer in executed)
 
 
 def jobs_of(episode: Episode) -> list[Job]:
@@ -93,7 +99,7 @@ def jobs_of(episode: Episode) -> list[Job]:
 def worths_latest(jobs: Iterable[Job]) -> tuple[Job | None, dict[int, dict[str, Any]]]:
     """Return the last finished measurement among jobs, and its worths by the number of the turn."""
     job = next((job for job in jobs if job.kind == Job.Kind.WORTH and job.state == Job.State.FINISHED), None)
-    worths = {entry["turn"]: entry for entry in job.result["by_message"]} if job else {}
+    worths = {entry["turn"]: entry for entry in job.result.get("by_message", [])} if job else {}
     return job, strips(worths)
 
 

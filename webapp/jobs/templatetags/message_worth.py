@@ -33,6 +33,7 @@ def replays(context: template.Context, turns: Sequence[Mapping[str, Any]]) -> di
     return {
         "run": run,
         "episode": episode,
+        "user": context.get("user"),
         "can_edit": context.get("can_edit"),
         "csrf_token": context.get("csrf_token"),
         "tones": context.get("tones"),

@@ -72,6 +72,16 @@ def test_equal_answers_share_continuations_and_cost_none() -> None:
     assert measured.tokens == 24 + 3 * 2 * 2 * 2
 
 
+def test_a_conversation_is_replayed_token_by_token() -> None:
+    """The prompts of later turns continue the recorded ids; the first message is worth as much as without a conversation."""
+    context = context_of(workflow__type="multi_turn", algorithm__local_weight=1.0)
+    game = recorded(context)
+    prompts = [list(message.prompt_ids) for message in game.messages.values()]
+    assert prompts[2][: len(prompts[0])] == prompts[0]
+    (messages,) = measure([game], context, RETURN).games
+    assert messages[0].worth == pytest.approx(-(12 + 6) / 3)
+
+
 def test_the_limit_of_tokens_leaves_messages_out() -> None:
     context = context_of()
     games = [recorded(context, task) for task in range(20)]
