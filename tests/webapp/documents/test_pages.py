@@ -208,7 +208,7 @@ PLAIN = {
     "job", "checkpoint", "model", "licence", "policy", "roles", "worker", "waits", "episode", "task", "group", "sweep", "artifact", "file",
     "size", "CPU cores", "GPUs", "report", "version", "node", "person", "user", "when", "action", "target", "details", "event", "message",
     "kind", "address", "last sent", "last used", "expires", "shows", "created by", "your level", "answer", "local", "team", "reward",
-    "advantage",
+    "advantage", "value",
 }  # fmt: skip
 """Headings that need no explanation; the rewards of candidates are explained once, on the page of the group."""
 
