@@ -28,7 +28,7 @@ from webapp.jobs.models import Job
 from webapp.jobs.replays import job_recorded
 from webapp.runs.configs import parse_permitted_for
 from webapp.runs.states import TransitionRefused
-from workers.launchers.launcher import JobLaunch, JobState, LauncherFailure
+from workers.launchers.launcher import JobLaunch, JobState, LauncherFailure, LauncherStarting
 from workers.launchers.registry import make_launcher
 from workers.storage.folders import JobFolder
 from workers.telemetry.faults import reason
@@ -282,7 +282,7 @@ def _submit(job: Job) -> str:
         launch = JobLaunch(job.pk, folder.root, settings.TROUPE_HOME, gpus)
         make_launcher(settings.TROUPE_LAUNCHER).submit(launch)
     except (LauncherFailure, OSError, ConfigError) as error:
-        waits = (
+        waits = isinstance(error, LauncherStarting) or (
             isinstance(error, LauncherFailure) and make_launcher(settings.TROUPE_LAUNCHER).capacity() is None
         )
         with transaction.atomic():

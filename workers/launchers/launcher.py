@@ -168,6 +168,10 @@ class LauncherFailure(TroupeError):
     """The backend refused or could not be reached."""
 
 
+class LauncherStarting(LauncherFailure):
+    """The backend answers, but does not start jobs yet. Try again."""
+
+
 class Launcher(Protocol):
     """Execution backend: Ray jobs, local processes, or a fake for tests."""
 

@@ -32,6 +32,7 @@ from workers.launchers.launcher import (
     JobState,
     JobStatus,
     LauncherFailure,
+    LauncherStarting,
     Node,
     SeedGroupLaunch,
     driver_command,
@@ -54,6 +55,10 @@ _STATES = {
     "FAILED": JobState.FAILED,
     "STOPPED": JobState.STOPPED,
 }
+
+
+NO_AGENT = "No available agent"
+"""Part of Ray's answer in the first seconds of a cluster: the process that starts jobs is not there yet."""
 
 
 class RayJobLauncher:
@@ -84,7 +89,10 @@ class RayJobLauncher:
             return name
         response = self._ask("POST", "/api/jobs/", json=self._request(launch))
         if response.status_code != 200 and not self._exists(name):
-            raise LauncherFailure(_reply(response).after(f"Ray at {self.address} refused the job: "))
+            starting = response.status_code == 500 and NO_AGENT in response.text
+            raise (LauncherStarting if starting else LauncherFailure)(
+                _reply(response).after(f"Ray at {self.address} refused the job: ")
+            )
         return name
 
     def status(self, submission_id: str) -> JobStatus:

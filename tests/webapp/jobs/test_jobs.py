@@ -32,7 +32,7 @@ from webapp.jobs.starting import Subject, checkpoint_find, job_create, job_start
 from webapp.reconciliation.tasks import LOOKING_LOCK
 from webapp.runs.models import Run
 from webapp.runs.states import TransitionRefused
-from workers.launchers.launcher import JobLaunch, JobState, LauncherFailure
+from workers.launchers.launcher import JobLaunch, JobState, LauncherFailure, LauncherStarting
 from workers.launchers.registry import FakeLauncher
 from workers.storage.folders import JobFolder
 
@@ -169,6 +169,20 @@ def test_jobs_wait_in_order_for_a_cluster_that_does_not_answer(
     assert jobs_submit() == 2
     assert [launch.job for launch in launcher.short] == [job.pk for job in jobs]
     assert set(Job.objects.values_list("state", "message")) == {("running", "starting")}
+
+
+def test_a_job_waits_for_a_cluster_that_does_not_start_jobs_yet(
+    user: User, project: Project, run: Run, launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_yet(_: object) -> str:
+        raise LauncherStarting("Ray refused the job: 500 No available agent")
+
+    job = job_create(user, project, "dry_run", Subject(run.config))
+    with monkeypatch.context() as patch:
+        patch.setattr(launcher, "submit", not_yet)
+        assert jobs_submit() == 0
+    job.refresh_from_db()
+    assert job.state == "queued" and jobs_submit() == 1
 
 
 @pytest.mark.parametrize("reachable", [True, False])

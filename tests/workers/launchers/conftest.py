@@ -111,6 +111,7 @@ def ray_head() -> Iterator[RayHead]:
         address = f"http://127.0.0.1:{dashboard}"
         try:
             until(up)
+            until(lambda: _starts_jobs(address, token))
             yield RayHead(address, token)
         finally:
             heads[-1].send_signal(signal.SIGTERM)
@@ -124,3 +125,10 @@ def _answers(address: str, token: str) -> bool:
         )
     except httpx.HTTPError:
         return False
+
+
+def _starts_jobs(address: str, token: str) -> bool:
+    """Whether the process that starts jobs is there: it comes after the dashboard answers."""
+    headers = {"Authorization": f"Bearer {token}"}
+    job = {"entrypoint": "true"}
+    return httpx.post(f"{address}/api/jobs/", json=job, headers=headers, timeout=60).status_code == 200
