@@ -1,7 +1,7 @@
-"""Whether the worth of a message names planted faults: `python -m tests.benchmarks.message_worth [preset ...] [--games 70]`.
+"""Whether the worth of a message names planted faults: `python -m tests.benchmarks.message_worth [preset ...] [--episodes 70]`.
 
-Trains each preset in one process, plays held-out games with the trained policies, and puts a wrong message in each: the answer that the
-same role gave in another game. Every message is then measured once with 16 alternatives and 8 continuations. The table states what
+Trains each preset in one process, plays held-out episodes with the trained policies, and puts a wrong message in each: the answer that the
+same role gave in another episode. Every message is then measured once with 16 alternatives and 8 continuations. The table states what
 4 alternatives and 2 continuations, drawn from those, would have said. A planted message mattered if its worth among all of them is
 below -0.1.
 """
@@ -20,12 +20,13 @@ from tests.benchmarks.local_runs import HOME, train
 from training_core.checkpoints import latest
 from training_core.config.files import load_config
 from training_core.config.run import RunConfig
-from training_core.llm.workflows.message_worth import MessageWorth, WorthSettings, estimate
+from training_core.llm.workflows.message_worth import MessageWorth, WorthSettings, estimate, measure
 from training_core.llm.workflows.replay import (
     Recorded,
-    RecordedGame,
+    RecordedEpisode,
     Replay,
-    recorded_game,
+    play_replays,
+    recorded_episode,
     unchanged_messages,
 )
 from workers.actors.coordinator import RolloutCoordinator
@@ -42,41 +43,41 @@ MATTERED, HARMLESS = -0.1, -0.02
 
 @dataclass(frozen=True)
 class Planted:
-    """A game with one wrong message."""
+    """An episode with one wrong message."""
 
-    game: RecordedGame
+    episode: RecordedEpisode
     index: int
     """Of the wrong message."""
 
 
-def planted_games(
+def planted_episodes(
     coordinator: RolloutCoordinator, config: RunConfig, count: int, seed: int
 ) -> tuple[list[Planted], float, float]:
     """Games with a wrong message, and the success before and after it."""
     documents = coordinator.evaluate(0, "eval_sampled", count).transcripts
-    games = [recorded_game(document, config) for document in documents]
+    episodes = [recorded_episode(document, config) for document in documents]
     draw = random.Random(seed)
     replays, indices = [], []
-    for game in games:
-        index = draw.randrange(len(game.messages))
-        position = list(game.messages)[index]
-        own = game.messages[position]
+    for episode in episodes:
+        index = draw.randrange(len(episode.messages))
+        position = list(episode.messages)[index]
+        own = episode.messages[position]
         answers = [
             message.answer
-            for other in games
+            for other in episodes
             for at, message in other.messages.items()
-            if other.roles[at] == game.roles[position] and message.answer.text != own.answer.text
+            if other.roles[at] == episode.roles[position] and message.answer.text != own.answer.text
         ]
         wrong = Recorded(draw.choice(answers), own.prompt_ids)
         replays.append(
-            Replay(game.task, unchanged_messages(game, position, config) | {position: wrong}, (900, 0))
+            Replay(episode.task, unchanged_messages(episode, position, config) | {position: wrong}, (900, 0))
         )
         indices.append(index)
-    played = coordinator.documents(coordinator.replay(replays, "eval"))
+    played = coordinator.documents(play_replays(replays, "eval", coordinator.replay_context()).episodes)
     before, after = (fmean(item["success"] for item in items) for items in (documents, played))
     return (
         [
-            Planted(recorded_game(document, config), index)
+            Planted(recorded_episode(document, config), index)
             for document, index in zip(played, indices, strict=True)
         ],
         before,
@@ -130,7 +131,7 @@ def figures(
     }
 
 
-def measure_preset(preset: str, home: Path, games: int, seed: int) -> str:
+def measure_preset(preset: str, home: Path, episodes: int, seed: int) -> str:
     """Train, plant, measure. Returns a row."""
     folder = home / "runs" / f"message_worth-{preset}-{seed}"
     iterations = ITERATIONS[preset]
@@ -141,13 +142,13 @@ def measure_preset(preset: str, home: Path, games: int, seed: int) -> str:
     context = JobContext(config, JobFolder(home / "work" / f"{preset}-{os.getpid()}"), home, {})
     (home / "work" / f"{preset}-{os.getpid()}").mkdir(parents=True, exist_ok=True)
     coordinator = coordinator_of(context, config, proxies_of(context, config))
-    planted, before, after = planted_games(coordinator, config, games, seed)
-    measured = coordinator.worth([item.game for item in planted], POOL)
-    small = coordinator.worth([item.game for item in planted], WorthSettings()).tokens
-    messages = sum(len(game) for game in measured.games)
-    row = figures(planted, measured.games, seed)
+    planted, before, after = planted_episodes(coordinator, config, episodes, seed)
+    measured = measure([item.episode for item in planted], coordinator.replay_context(), POOL)
+    small = measure([item.episode for item in planted], coordinator.replay_context(), WorthSettings()).tokens
+    messages = sum(len(messages) for messages in measured.messages)
+    row = figures(planted, measured.messages, seed)
     shown = [f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()]
-    cells = [preset, str(games), f"{before:.2f} → {after:.2f}", *shown, f"{small / messages:.0f}"]
+    cells = [preset, str(episodes), f"{before:.2f} → {after:.2f}", *shown, f"{small / messages:.0f}"]
     return "| " + " | ".join(cells) + " |"
 
 
@@ -155,12 +156,12 @@ def main() -> None:
     """Measure the presets and print a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("presets", nargs="*", default=list(ITERATIONS))
-    parser.add_argument("--games", type=int, default=70)
+    parser.add_argument("--episodes", type=int, default=70)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--home", type=Path, default=HOME)
     arguments = parser.parse_args()
     names = [
-        "games",
+        "episodes",
         "success",
         "mattered",
         "lowest",
@@ -172,7 +173,7 @@ def main() -> None:
     heads = ["preset", *names, "tokens per message"]
     sys.stdout.write("| " + " | ".join(heads) + " |\n" + "|---" * len(heads) + "|\n")
     for preset in arguments.presets:
-        sys.stdout.write(measure_preset(preset, arguments.home, arguments.games, arguments.seed) + "\n")
+        sys.stdout.write(measure_preset(preset, arguments.home, arguments.episodes, arguments.seed) + "\n")
         sys.stdout.flush()
 
 

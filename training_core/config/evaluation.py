@@ -58,7 +58,7 @@ class Evaluation(Section):
     worth: int = Field(0, ge=0, le=64)
     """Number of these tasks whose messages are measured against other answers (metrics `.../<role>/worth`); 0 measures none.
 
-    Each message is continued ten times, so a measured task costs about five times its messages as many tokens as a played one.
+    An episode of N messages then costs at most about 5 · N times as many tokens as a played one: each message is continued ten times.
     """
     mode: Literal["inline", "beside"] = "inline"
     """inline: training waits for an evaluation; beside: an evaluator of its own plays it during the next iterations (on Ray)."""

@@ -106,7 +106,7 @@ class IdleRole(Unsolved):
     window: int = Field(2, ge=1, le=200)
     """Number of latest evaluations that are averaged."""
     below: float = Field(0.005, gt=0.0)
-    """Influence of the role: standard deviation of a game's value between its answers."""
+    """Influence of the role: standard deviation of an episode's value between its answers."""
 
 
 class HarmfulRole(Recent):
@@ -276,7 +276,11 @@ _measures_kl = only_if(
     lambda at: at.config.algorithm.kl_coefficient,
     "the KL from the base model is only computed with algorithm.kl_coefficient above 0",
 )
-_measures_worth = only_if(lambda at: bool(at.config.evaluation.worth), "only with evaluation.worth above 0")
+_measures_worth = only_if(lambda at: at.config.evaluation.worth, "only with evaluation.worth above 0")
+_measures_greedy_worth = only_if(
+    lambda at: at.config.evaluation.worth and at.config.evaluation.greedy,
+    "only with evaluation.worth above 0 and evaluation.greedy = true",
+)
 _rewards_failures = only_if(
     lambda at: getattr(at.config.workflow, "failure_reward", None) is not None,
     "only with workflow.failure_reward",
@@ -336,7 +340,7 @@ class Health(RunHealth):
         "success_fell": both(_compares_evaluations, _enabled),
         "agent_errors": both(_rewards_failures, _enabled),
         "idle_role": both(_measures_worth, _enabled),
-        "harmful_role": both(_measures_worth, _enabled),
+        "harmful_role": both(_measures_greedy_worth, _enabled),
     } | needs(
         "entropy_collapse ratio_tails unchanged_policy too_easy too_hard unpaid_role no_spread truncation overlong "
         "mismatch return_rises_success_falls length_hacking",

@@ -202,8 +202,8 @@ async def compare(rest: Rest, runs: Several, metric: str = "", by: str = "run", 
 
 
 async def worth(rest: Rest, run: Run, episode: int = 0, checkpoint: str = "", job: str = "") -> str:
-    """Measure what each message of an episode was worth, to find the message at fault: the game's value after it, less that after other
-    answers to its prompt.
+    """Measure what each message of an episode was worth, to find the message at fault: the episode's value after it, less that after
+    other answers to its prompt.
 
     episode: id of a stored one; 0 plays four new ones of the checkpoint (default: last). job: one that was still running before.
     """
@@ -217,7 +217,10 @@ async def worth(rest: Rest, run: Run, episode: int = 0, checkpoint: str = "", jo
         await asyncio.sleep(POLL)
         current = await rest.call(f"/api/v1/jobs/{quote(job, safe='')}/")
     result = current["result"]
-    lines = [brief(current, "id state progress message"), brief(result, "messages tokens left_out failed")]
+    lines = [
+        brief(current, "id state progress message"),
+        brief(result, "messages tokens left_out failed refused"),
+    ]
     for role, total in result.get("worth", {}).items():
         half = "" if total["half_width"] is None else f" ± {number(total['half_width'])}"
         influence = "" if total["influence"] is None else f", influence {number(total['influence'])}"

@@ -96,14 +96,14 @@ RULES: dict[str, Rule] = {
         "Use harder tasks; the role has mastered these.",
     ),
     "too_hard": Rule(
-        episodes.too_hard,
+        roles.too_hard,
         "share of groups",
         "{window} iterations",
         "No candidate succeeds, so all advantages are zero and the role does not learn.",
         "Use easier tasks at first, larger groups (rollout.group_size), or a base model that succeeds sometimes.",
     ),
     "unpaid_role": Rule(
-        episodes.unpaid_role,
+        roles.unpaid_role,
         "share of groups of equal rewards",
         "{window} iterations",
         "No reward reaches this role: whatever it answers, it earns the same as its other candidates, since the start. The team is "

@@ -57,7 +57,7 @@ def refusal_of(run: Run) -> str:
 
 def recorded(episode: Episode) -> dict[str, Any]:
     """Return what a replay needs of a stored episode, with the fields of an episode event."""
-    names = (
+    names = [
         "iteration",
         "kind",
         "task",
@@ -68,7 +68,7 @@ def recorded(episode: Episode) -> dict[str, Any]:
         "error",
         "episode_return",
         "rewards",
-    )
+    ]
     body = {"turns": [], "task_number": None, "final_board": None} | episode_document(episode)
     return {"episode": episode.name} | {name: getattr(episode, name) for name in names} | body
 
@@ -104,7 +104,7 @@ def worths_latest(jobs: Iterable[Job]) -> tuple[Job | None, dict[int, dict[str, 
 
 
 def strips(worths: Mapping[int, Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
-    """Return worths with the positions of their drawing: all of a game have one scale, with 0 in the middle."""
+    """Return worths with the positions of their drawing: all of an episode have one scale, with 0 in the middle."""
     widest = max((abs(item["worth"]) + item["half_width"] for item in worths.values()), default=0.0) or 1.0
 
     def position(value: float) -> float:

@@ -82,9 +82,9 @@ class Worth(Body):
     alternatives: int = Field(4, ge=2, le=16)
     """Answers sampled per message."""
     continuations: int = Field(2, ge=2, le=16)
-    """Continuations of the game per different answer."""
+    """Continuations per different answer."""
     outcome: Literal["discounted", "success", "return"] = "discounted"
-    """Value of a game: success times discount to the power of its turns, success, or what the message's role and its team earn."""
+    """Value of an episode: success times discount to the power of its turns, success, or what the message's role and its team earn."""
     discount: float = Field(0.8, gt=0.0, le=1.0)
     max_tokens: int = Field(200_000, ge=0)
     """No message is begun after this many sampled tokens; 0: no limit."""

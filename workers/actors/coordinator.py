@@ -14,21 +14,15 @@ from typing import Any, TypeVar
 from training_core.algorithms.registry import make_hooks
 from training_core.config.run import RunConfig
 from training_core.llm.base_models.base_evaluation import base_evaluation
-from training_core.llm.environments.base import Split
 from training_core.llm.environments.dataset import check_held_out
 from training_core.llm.environments.host import EnvironmentPool
 from training_core.llm.generation.rendering import check_template_arguments
 from training_core.llm.learning.training_groups import make_groups, read_baselines, save_baselines
 from training_core.llm.rewards.judge import has_judge, judge_metrics, take_counts
 from training_core.llm.workflows.agent import check_workflow
-from training_core.llm.workflows.message_worth import (
-    Measured,
-    Report,
-    WorthSettings,
-    no_report,
-    worth_by_role,
-)
-from training_core.llm.workflows.replay import RecordedGame, Replay, recorded_game
+from training_core.llm.workflows.context import RolloutContext
+from training_core.llm.workflows.message_worth import AT_ONCE, WorthSettings, measure, worth_by_role
+from training_core.llm.workflows.replay import recorded_episode
 from training_core.types import NOT_SAMPLED, Answer, Episode
 from training_core.versions import oldest_versions
 from workers.actors.player import Played, Player
@@ -226,29 +220,22 @@ class RolloutCoordinator(TrainingBackend):
     def _worth_metrics(self, kind: EpisodeKind, episodes: Sequence[Episode]) -> dict[str, float]:
         """By role, over the first evaluation.worth episodes: the worth of greedy messages with its interval, and the influence."""
         chosen = [item for item in episodes[: self._config.evaluation.worth] if not item.failed]
-        games = [recorded_game(document, self._config) for document in self.documents(chosen)]
-        metrics: dict[str, float] = {}
-        for role, earned in worth_by_role(self.worth(games, WorthSettings()).games).items():
-            if kind == "eval":
-                metrics[f"{kind}/{role}/worth"] = earned.worth
-                metrics |= (
-                    {f"{kind}/{role}/worth_half_width": earned.half_width}
-                    if earned.half_width is not None
-                    else {}
-                )
-            if earned.influence is not None:
-                metrics[f"{kind}/{role}/influence"] = earned.influence
+        recorded = [recorded_episode(document, self._config) for document in self.documents(chosen)]
+        resources = self._config.resources
+        slots = min(AT_ONCE, resources.environment_workers * resources.environments_per_worker)
+        measured = measure(recorded, self.replay_context(), WorthSettings(), slots=slots)
+        metrics = {f"{kind}/worth_left_out": float(len(measured.refused))} if measured.refused else {}
+        for role, earned in worth_by_role(measured.messages).items():
+            figures = {"worth": earned.worth, "worth_half_width": earned.half_width} if kind == "eval" else {}
+            figures |= {"influence": earned.influence}
+            metrics |= {
+                f"{kind}/{role}/{name}": value for name, value in figures.items() if value is not None
+            }
         return metrics
 
-    def worth(
-        self, games: Sequence[RecordedGame], settings: WorthSettings, report: Report = no_report
-    ) -> Measured:
-        """Measure the messages of games with the current policies. Raises EnvironmentFailure, ConfigError."""
-        return self._started.worth(games, settings, self._versions, report)
-
-    def replay(self, replays: Sequence[Replay], split: Split) -> list[Episode]:
-        """Play replays with the current policies. Raises EnvironmentFailure, ConfigError."""
-        return self._started.replay(replays, split, self._versions).episodes
+    def replay_context(self) -> RolloutContext:
+        """The context in which recorded episodes are replayed with the current policies."""
+        return self._started.replay_context(self._versions)
 
     def written(self, role: str, text: str) -> Answer:
         """A text as an answer of a role that its policy has not sampled: it has no log-probabilities."""

@@ -139,8 +139,7 @@ class Player:
         )
         """Policies for its generator, if the generator calls this run."""
         resources = config.resources
-        self.room = resources.environment_workers * resources.environments_per_worker
-        """Number of environments."""
+        self._room = resources.environment_workers * resources.environments_per_worker
 
     def train(
         self,
@@ -173,8 +172,8 @@ class Player:
         spans: list[Span] = []
         context = self.context(iteration, version, spans, first_slot, 0)
         played: list[Episode] = []
-        for start in range(0, len(tasks), self.room):
-            played.extend(play(tasks[start : start + self.room], context, kind))
+        for start in range(0, len(tasks), self._room):
+            played.extend(play(tasks[start : start + self._room], context, kind))
         return Played(played, spans)
 
     def close(self) -> None:

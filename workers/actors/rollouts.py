@@ -17,20 +17,10 @@ from typing import Any
 from training_core.config.rollout import WHOLE_EPISODES
 from training_core.config.run import RunConfig
 from training_core.errors import TroupeError
-from training_core.llm.environments.base import Split
 from training_core.llm.external.source import read_external, save_external
 from training_core.llm.learning.training_groups import is_informative
 from training_core.llm.serving.admission import TaskQueue
 from training_core.llm.workflows.context import RolloutContext
-from training_core.llm.workflows.message_worth import (
-    AT_ONCE,
-    Measured,
-    Report,
-    WorthSettings,
-    measure,
-    no_report,
-)
-from training_core.llm.workflows.replay import RecordedGame, Replay, Replayed, play_replays
 from training_core.types import Episode
 from training_core.versions import episode_age
 from workers.actors.player import Played, Player
@@ -91,23 +81,8 @@ class Rollouts:
         first_slot = self._config.training_slots if self._collector else 0
         return self._player.evaluate(iteration, kind, tasks, versions.__getitem__, first_slot=first_slot)
 
-    def worth(
-        self,
-        games: Sequence[RecordedGame],
-        settings: WorthSettings,
-        versions: Mapping[str, int],
-        report: Report = no_report,
-    ) -> Measured:
-        """Measure the messages of games; in the asynchronous loop, in slots that training does not use."""
-        return measure(
-            games, self._replay_context(versions), settings, report, min(AT_ONCE, self._player.room)
-        )
-
-    def replay(self, replays: Sequence[Replay], split: Split, versions: Mapping[str, int]) -> Replayed:
-        """Play replays, in the same slots."""
-        return play_replays(replays, split, self._replay_context(versions))
-
-    def _replay_context(self, versions: Mapping[str, int]) -> RolloutContext:
+    def replay_context(self, versions: Mapping[str, int]) -> RolloutContext:
+        """The context of replays; in the asynchronous loop, in slots that training does not use."""
         first_slot = self._config.training_slots if self._collector else 0
         return self._player.context(0, versions.__getitem__, [], first_slot, 0)
 

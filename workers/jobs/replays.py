@@ -1,4 +1,4 @@
-"""Replays of played games: the worth of every message, and games that continue after another message."""
+"""Replays of played episodes: the worth of every message, and episodes that continue after another message."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -6,17 +6,20 @@ from statistics import fmean
 from typing import Any
 
 from training_core.config.run import RunConfig
+from training_core.errors import EnvironmentFailure
 from training_core.llm.workflows.message_worth import (
     Measured,
     MessageWorth,
     WorthSettings,
+    measure,
     worth_by_role,
 )
 from training_core.llm.workflows.replay import (
     Recorded,
     Replay,
     check_replayable,
-    recorded_game,
+    play_replays,
+    recorded_episode,
     turn_positions,
     unchanged_messages,
 )
@@ -50,12 +53,14 @@ def message_worth(context: JobContext[RunConfig]) -> dict[str, Any]:
         documents = coordinator.evaluate(0, "eval_sampled", count, first=first).transcripts
     whole = [document for document in documents if not document["failed"]]
     settings = WorthSettings(**{name: parameters[name] for name in SETTINGS if name in parameters})
-    games = [recorded_game(document, config) for document in whole]
+    recorded = [recorded_episode(document, config) for document in whole]
 
     def report(done: int, count: int) -> None:
         context.progress(0.5 + 0.5 * done / count, f"{done} of {count} messages")
 
-    measured = coordinator.worth(games, settings, report)
+    measured = measure(recorded, coordinator.replay_context(), settings, report)
+    if len(measured.refused) == len(whole):
+        raise next(iter(measured.refused.values()), EnvironmentFailure("all episodes failed"))
     return _stored(context, coordinator, whole, measured) | {"failed": len(documents) - len(whole)}
 
 
@@ -69,7 +74,7 @@ def _stored(
     continuations: list[dict[str, Any]] = []
     room = max(0, MAX_EPISODES - len(documents))
     messages: list[dict[str, Any]] = []
-    for number, (document, worths) in enumerate(zip(documents, measured.games, strict=True)):
+    for number, (document, worths) in enumerate(zip(documents, measured.messages, strict=True)):
         positions = turn_positions(document, context.config)
         for worth in worths:
             position = positions.index(worth.position)
@@ -85,8 +90,9 @@ def _stored(
         "messages": len(messages),
         "left_out": measured.left_out,
         "failed_messages": measured.failed,
+        "refused": [str(reason) for reason in measured.refused.values()],
         "tokens": measured.tokens,
-        "worth": {role: asdict(earned) for role, earned in worth_by_role(measured.games).items()},
+        "worth": {role: asdict(earned) for role, earned in worth_by_role(measured.messages).items()},
         "lowest": sorted(messages, key=lambda message: float(message["worth"]))[:LOWEST],
         **({"by_message": messages} if context.parameters.get("recorded") else {}),
     }
@@ -136,21 +142,22 @@ def what_if(context: JobContext[RunConfig]) -> dict[str, Any]:
     config = frozen(context.config, context.checkpoint)
     check_replayable(config)
     (document,) = context.parameters["recorded"]
-    game = recorded_game(document, config)
+    recorded = recorded_episode(document, config)
     coordinator = coordinator_of(context, config, proxies_of(context, config))
-    position = list(game.messages)[int(context.parameters["turn"]) - 1]
-    answer = coordinator.written(game.roles[position], str(context.parameters["text"]))
-    messages = unchanged_messages(game, position, config) | {
-        position: Recorded(answer, game.messages[position].prompt_ids)
+    position = list(recorded.messages)[int(context.parameters["turn"]) - 1]
+    answer = coordinator.written(recorded.roles[position], str(context.parameters["text"]))
+    messages = unchanged_messages(recorded, position, config) | {
+        position: Recorded(answer, recorded.messages[position].prompt_ids)
     }
     count = int(context.parameters["episodes"])
     context.progress(0.5, f"playing {count} episodes")
-    episodes = coordinator.replay(
-        [Replay(game.task, messages, (1, number)) for number in range(count)], game.split
-    )
+    replays = [Replay(recorded.task, messages, (1, number)) for number in range(count)]
+    replayed = play_replays(replays, recorded.split, coordinator.replay_context())
+    if len(replayed.failures) == count:
+        raise replayed.failures[0]
     played = [
-        item | {"title": f"game {number}: {item['title']}"[:200]}
-        for number, item in enumerate(coordinator.documents(episodes), 1)
+        item | {"title": f"{number}: {item['title']}"[:200]}
+        for number, item in enumerate(coordinator.documents(replayed.episodes), 1)
     ]
     context.folder.keep([document, *played])
-    return figures([episode_facts(episode) for episode in episodes])
+    return figures([episode_facts(episode) for episode in replayed.episodes])

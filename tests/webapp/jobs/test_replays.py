@@ -75,7 +75,7 @@ def test_expected_tokens_by_hand() -> None:
     assert tokens_expected(turns, {"alternatives": 4, "continuations": 2}) == 40 + 80 + 50
 
 
-def test_strips_of_a_game_have_one_scale() -> None:
+def test_strips_of_an_episode_have_one_scale() -> None:
     """The widest reaches from the middle to the end: -0.5 - 0.3 is at 0, 0 at 50, 0.4 at 75."""
     drawn = strips({1: {"worth": -0.5, "half_width": 0.3}, 2: {"worth": 0.4, "half_width": 0.0}})
     assert [drawn[1]["low"], drawn[2]["at"]] == pytest.approx([0.0, 75.0])
@@ -97,7 +97,7 @@ def test_a_transcript_shows_the_worth_of_its_messages(run: Run, launcher: FakeLa
     }  # fmt: skip
     message = {"episode": 0, "turn": 2, "text": "north"} | worth
     result = {
-        "episodes": 1, "messages": 1, "tokens": 93, "left_out": 0, "failed_messages": 0,
+        "episodes": 1, "messages": 1, "tokens": 93, "left_out": 0, "failed_messages": 0, "refused": [],
         "worth": {"executor": {"worth": -0.5, "half_width": None, "influence": None}}, "lowest": [message], "by_message": [message],
     }  # fmt: skip
     body = {

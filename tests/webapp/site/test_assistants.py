@@ -318,7 +318,15 @@ async def test_worths_name_the_lowest_messages(world: World, run_id: str) -> Non
         "value": 0.1, "equal": 1, "continuation": None, "alternatives": [other],
     }  # fmt: skip
     total = {"executor": {"worth": -0.5, "half_width": None, "influence": None}}
-    result = {"messages": 1, "tokens": 93, "left_out": 0, "failed": 0, "worth": total, "lowest": [message]}
+    result = {
+        "messages": 1,
+        "tokens": 93,
+        "left_out": 0,
+        "failed": 0,
+        "refused": [],
+        "worth": total,
+        "lowest": [message],
+    }
     run = await Run.objects.aget(pk=run_id)
     job = await Job.objects.acreate(
         kind="worth", project_id=run.project_id, owner_id=run.owner_id, run=run, config=run.config, state="finished", result=result

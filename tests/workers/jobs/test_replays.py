@@ -1,4 +1,4 @@
-"""The short job `worth` on a little model: new games of a checkpoint, and a stored episode."""
+"""The short job `worth` on a little model: new episodes of a checkpoint, and a stored episode."""
 
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,14 @@ def do(folder: Path, model: Path, **parameters: Any) -> tuple[int, JobFolder]:
     return main([str(folder), "--home", str(folder.parent)]), job
 
 
-def test_new_games_and_one_of_them_stored(tmp_path: Path, little_model: Path) -> None:
-    """Every message has a worth; evaluations report their sums; a stored episode is measured as the same game was when it was new."""
+def test_new_episodes_and_one_of_them_stored(tmp_path: Path, little_model: Path) -> None:
+    """Every message has a worth; evaluations report their sums; a stored episode is measured as it was when it was new."""
     settings = {"alternatives": 3, "continuations": 2, "outcome": "return"}
     status, job = do(tmp_path / "new", little_model, episodes=2, **settings)
     result = job.read("result") or {}
     assert status == 0, job.read("error")
-    games, continuations = job.kept()[:2], job.kept()[2:]
-    worths = [turn["worth"] for game in games for turn in game["turns"]]
+    played, continuations = job.kept()[:2], job.kept()[2:]
+    worths = [turn["worth"] for episode in played for turn in episode["turns"]]
     assert result["messages"] == len(worths) and result["tokens"] > 0 and result["left_out"] == 0
     for role, total in result["worth"].items():
         own = [worth["worth"] for worth in worths if worth["role"] == role]
@@ -45,9 +45,9 @@ def test_new_games_and_one_of_them_stored(tmp_path: Path, little_model: Path) ->
         f"eval/{role}/{name}" for role in result["worth"] for name in ("worth", "influence")
     } <= figures.keys()
 
-    for turn in games[0]["turns"]:
+    for turn in played[0]["turns"]:
         del turn["worth"]
-    status, again = do(tmp_path / "stored", little_model, recorded=games[:1], **settings)
+    status, again = do(tmp_path / "stored", little_model, recorded=played[:1], **settings)
     assert status == 0, again.read("error")
     first_worths = [turn["worth"]["worth"] for turn in again.kept()[0]["turns"]]
     assert first_worths == pytest.approx([worth["worth"] for worth in worths[: len(first_worths)]])

@@ -55,8 +55,13 @@ from training_core.llm.learning.token_logprobs import (
     TokenScores,
     fill_missing_logprobs,
 )
-from training_core.llm.learning.update_metrics import Annotations, TokenLosses, UpdateSums
-from training_core.llm.learning.weight_change import sampled_weights, weight_change
+from training_core.llm.learning.update_metrics import (
+    Annotations,
+    TokenLosses,
+    UpdateSums,
+    sampled_weights,
+    weight_change,
+)
 from training_core.llm.models.evaluation import recompute_activations, training_passes, use_evaluation_mode
 from training_core.llm.models.flops import TRAINING, shape_of
 from training_core.llm.models.fused_kernels import compile_for_updates

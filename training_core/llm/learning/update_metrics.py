@@ -23,11 +23,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from training_core.llm.learning.optimiser import Processes
 from training_core.llm.learning.packing import MicroBatch
 from training_core.types import Group
+
+NUMBERS = 1024
+"""Maximum numbers that are read of a tensor for the change of the weights, evenly spaced."""
 
 
 @dataclass(frozen=True)
@@ -262,3 +265,23 @@ def _empty(group: Group) -> GroupAnnotation:
         training_logprobs=[[] for _ in group.answers],
         masks=[[0] * len(answer.token_ids) for answer in group.answers],
     )
+
+
+@torch.no_grad()
+def sampled_weights(model: nn.Module) -> Tensor:
+    """Copies (N,) in fp32 of some numbers of each trained tensor of a model; those that this process holds.
+
+    The weights are those that engines get, so that a change that their precision loses does not count.
+    """
+    parts = [
+        weight.detach().flatten()[:: max(weight.numel() // NUMBERS, 1)][:NUMBERS].float()
+        for weight in model.parameters()
+        if weight.requires_grad and weight.numel()
+    ]
+    return torch.cat(parts) if parts else torch.empty(0)
+
+
+def weight_change(before: Tensor, after: Tensor) -> dict[str, float]:
+    """`weight_change`: the norm (L2) of the difference of two samples, as a share of the first one's; nothing without numbers."""
+    norm = float(torch.linalg.vector_norm(before)) if before.shape == after.shape else 0.0
+    return {"weight_change": float(torch.linalg.vector_norm(after - before)) / norm} if norm else {}

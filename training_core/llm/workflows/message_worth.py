@@ -1,7 +1,7 @@
-"""The worth of a message: the return after it, less the mean return after other answers to the same prompt.
+"""The worth of a message: the value of the episode after it, less the mean value after other answers to its prompt.
 
-A counterfactual by replay, as C3's credit (arXiv 2603.06859), here for a reader and not for the gradient. At each message of a
-game K alternatives are sampled from its prompt, and the game is continued M times after the message and after each different
+A counterfactual by replay, as C3's credit (arXiv 2603.06859), here for a reader and not for the gradient. At each message of
+an episode K alternatives are sampled from its prompt, and the episode is continued M times after the message and after each different
 alternative. Equal answers share their continuations, and the m-th continuations of all answers share their noise: where two
 answers lead to the same state, their continuations are the same and their difference is exactly 0.
 """
@@ -9,7 +9,6 @@ answers lead to the same state, their continuations are the same and their diffe
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from math import isclose
 from statistics import fmean, variance
 from typing import Literal, NamedTuple
@@ -21,7 +20,7 @@ from training_core.llm.workflows.replay import (
     Alternatives,
     Position,
     Recorded,
-    RecordedGame,
+    RecordedEpisode,
     Replay,
     play_replays,
     unchanged_messages,
@@ -49,7 +48,7 @@ class WorthSettings:
     continuations: int = 2
     """M: continuations per different answer, at least 2."""
     outcome: Outcome = "discounted"
-    """What a game is worth: success · discount ^ turns, success, or what the message's role and its team earn."""
+    """The value of an episode: success · discount ^ turns, success, or what the message's role and its team earn."""
     discount: float = 0.8
     max_tokens: int = 0
     """No message is begun after this many sampled tokens; 0: no limit."""
@@ -78,7 +77,7 @@ class MessageWorth:
     half_width: float
     """Of the 95 % interval."""
     values: list[float]
-    """Values of its own continuations; the game's own value if all alternatives are equal to the message."""
+    """Values of its own continuations; that of the episode if all alternatives are equal to the message."""
     between: float
     """Estimated variance of the value between the alternatives, without the noise of the continuations; may be negative."""
     equal: int
@@ -95,30 +94,32 @@ class MessageWorth:
 
 @dataclass
 class Measured:
-    """Messages of all games by game, and the price."""
+    """What messages were worth, and the price."""
 
-    games: list[list[MessageWorth]]
+    messages: list[list[MessageWorth]]
+    """By episode."""
     tokens: int = 0
     """Sampled tokens."""
     left_out: int = 0
     """Messages that were not begun because of max_tokens."""
     failed: int = 0
     """Messages of which every continuation failed."""
+    refused: dict[int, EnvironmentFailure] = field(default_factory=dict)
+    """By index of the episode: why its replay is not exact, so that its messages cannot be measured."""
 
 
 @dataclass(frozen=True)
 class _Branch:
     """One different answer to a message."""
 
-    game: RecordedGame
+    episode: RecordedEpisode
     number: int
-    """Index of the game."""
+    """Index of the episode."""
     position: Position
     recorded: Recorded
     count: int
     """How many of the K sampled answers are equal to it."""
-    episodes: list[Episode] = field(default_factory=list)
-    """Its continuations."""
+    continuations: list[Episode] = field(default_factory=list)
 
 
 _Branches = list[_Branch]
@@ -126,20 +127,17 @@ _Branches = list[_Branch]
 
 
 def measure(
-    games: Sequence[RecordedGame],
+    episodes: Sequence[RecordedEpisode],
     context: RolloutContext,
     settings: WorthSettings,
     report: Report = no_report,
     slots: int = AT_ONCE,
 ) -> Measured:
-    """Measure every message of games of one split, in about `slots` slots of the pool at a time.
-
-    Raises EnvironmentFailure if a game cannot be replayed exactly.
-    """
-    measured = Measured([[] for _ in games])
-    if not games:
+    """Measure every message of episodes of one split, in about `slots` slots of the pool at a time."""
+    measured = Measured([[] for _ in episodes])
+    if not episodes:
         return measured
-    messages = _messages(games, context, settings, measured)
+    messages = _messages(episodes, context, settings, measured)
     at_once = max(1, slots // ((settings.alternatives + 1) * settings.continuations))
     for start in range(0, len(messages), at_once):
         if settings.max_tokens and measured.tokens >= settings.max_tokens:
@@ -152,48 +150,50 @@ def measure(
             if worth is None:
                 measured.failed += 1
             else:
-                measured.games[branches[0].number].append(worth)
+                measured.messages[branches[0].number].append(worth)
         report(start + len(chunk), len(messages))
     return measured
 
 
 def _messages(
-    games: Sequence[RecordedGame], context: RolloutContext, settings: WorthSettings, measured: Measured
+    episodes: Sequence[RecordedEpisode], context: RolloutContext, settings: WorthSettings, measured: Measured
 ) -> list[_Branches]:
-    """The messages of the games with their alternatives, each different answer once."""
+    """The messages of the episodes with their alternatives, each different answer once."""
     alternatives = Alternatives(settings.alternatives)
-    whole = [Replay(game.task, game.messages) for game in games]
-    replayed = play_replays(whole, games[0].split, context, alternatives)
+    whole = [Replay(episode.task, episode.messages) for episode in episodes]
+    replayed = play_replays(whole, episodes[0].split, context, alternatives)
     measured.tokens += replayed.tokens
     messages = []
-    for number, (game, episode) in enumerate(zip(games, replayed.episodes, strict=True)):
-        _check_replayed(game, episode)
-        for position, recorded in game.messages.items():
+    for number, (episode, again) in enumerate(zip(episodes, replayed.episodes, strict=True)):
+        refusal = replayed.failures.get(number) or _difference(episode, again)
+        if refusal is not None:
+            measured.refused[number] = refusal
+            continue
+        for position, recorded in episode.messages.items():
             sampled = alternatives.sampled[number, position]
             counts = Counter(answer.text for answer in sampled)
-            own = _Branch(game, number, position, recorded, counts.pop(recorded.answer.text, 0))
+            own = _Branch(episode, number, position, recorded, counts.pop(recorded.answer.text, 0))
             first = {answer.text: answer for answer in reversed(sampled)}
             others = [
-                _Branch(game, number, position, Recorded(first[text], recorded.prompt_ids), count)
+                _Branch(episode, number, position, Recorded(first[text], recorded.prompt_ids), count)
                 for text, count in counts.items()
             ]
             if not others:
-                own.episodes.append(episode)
+                own.continuations.append(again)
             messages.append([own, *others])
     return messages
 
 
-def _check_replayed(game: RecordedGame, episode: Episode) -> None:
-    if episode.failed:
-        raise EnvironmentFailure(f"the replay of the episode {game.name} failed: {episode.error}")
-    if len(episode.turns) != len(game.messages) or not isclose(
-        episode.episode_return, game.episode_return, rel_tol=1e-6, abs_tol=1e-6
-    ):
-        raise EnvironmentFailure(
-            f"the replay of the episode {game.name} earns {episode.episode_return:g}, the recorded one earned "
-            f"{game.episode_return:g}, so its messages cannot be compared",
-            remedy="Its reward depends on more than the answers: a judge, a time limit, or the other answers of its group",
-        )
+def _difference(recorded: RecordedEpisode, again: Episode) -> EnvironmentFailure | None:
+    """Why a replay is not the recorded episode; None if it is."""
+    same_return = isclose(again.episode_return, recorded.episode_return, rel_tol=1e-6, abs_tol=1e-6)
+    if len(again.turns) == len(recorded.messages) and same_return:
+        return None
+    return EnvironmentFailure(
+        f"the replay of the episode {recorded.name} earns {again.episode_return:g}, the recorded one earned "
+        f"{recorded.episode_return:g}",
+        remedy="Its reward depends on more than the answers: a judge, a time limit, or the other answers of its group",
+    )
 
 
 def _continue(messages: Sequence[_Branches], context: RolloutContext, settings: WorthSettings) -> int:
@@ -201,51 +201,48 @@ def _continue(messages: Sequence[_Branches], context: RolloutContext, settings: 
     branches = [branch for message in messages if len(message) > 1 for branch in message]
     if not branches:
         return 0
-    replays = [
-        _replay(branch, context.config, number)
-        for branch in branches
-        for number in range(settings.continuations)
-    ]
-    played = play_replays(replays, branches[0].game.split, context)
-    episodes = iter(played.episodes)
-    for branch in branches:
-        own = islice(episodes, settings.continuations)
-        branch.episodes.extend(episode for episode in own if not episode.failed)
+    numbers = range(settings.continuations)
+    replays = [_replay(branch, context.config, number) for branch in branches for number in numbers]
+    played = play_replays(replays, branches[0].episode.split, context)
+    for index, episode in enumerate(played.episodes):
+        if index not in played.failures:
+            branches[index // settings.continuations].continuations.append(episode)
     return played.tokens
 
 
 def _replay(branch: _Branch, config: RunConfig, number: int) -> Replay:
-    messages = unchanged_messages(branch.game, branch.position, config) | {branch.position: branch.recorded}
-    return Replay(branch.game.task, messages, (branch.number, number))
+    unchanged = unchanged_messages(branch.episode, branch.position, config)
+    messages = unchanged | {branch.position: branch.recorded}
+    return Replay(branch.episode.task, messages, (branch.number, number))
 
 
 def _worth(branches: _Branches, config: RunConfig, settings: WorthSettings) -> MessageWorth | None:
     """None if every continuation of the message failed."""
     own, *others = branches
-    role = own.game.roles[own.position]
+    role = own.episode.roles[own.position]
 
     def values(branch: _Branch) -> list[float]:
-        return [episode_value(episode, role, config, settings) for episode in branch.episodes]
+        return [episode_value(episode, role, config, settings) for episode in branch.continuations]
 
-    if not own.episodes:
+    if not own.continuations:
         return None
     alternatives = [
-        Alternative(branch.recorded.answer.text, branch.count, values(branch), branch.episodes[0])
+        Alternative(branch.recorded.answer.text, branch.count, values(branch), branch.continuations[0])
         for branch in others
-        if branch.episodes
+        if branch.continuations
     ]
     of_own = values(own)
     result = estimate(of_own, own.count, [(item.count, item.values) for item in alternatives])
     return MessageWorth(
-        own.position, role, *result[:2], of_own, result.between, own.count, alternatives, own.episodes[0]
+        own.position, role, *result[:2], of_own, result.between, own.count, alternatives, own.continuations[0]
     )
 
 
 def episode_value(episode: Episode, role: str, config: RunConfig, settings: WorthSettings) -> float:
-    """The value of a game for a role.
+    """The value of an episode for a role.
 
-    "return" is what the role itself earns with its team's reward; other roles' own rewards are not in it, so that in a game
-    of opponents each role has its own.
+    "return" is what the role itself earns with its team's reward; other roles' own rewards are not in it, so that opponents have
+    values of their own.
     """
     if settings.outcome == "return":
         value = episode.role_return(role)
@@ -306,25 +303,25 @@ def student_975(degrees: int) -> float:
 
 @dataclass(frozen=True)
 class RoleWorth:
-    """A role's messages in several games."""
+    """A role's messages in several episodes."""
 
     worth: float
-    """Mean over games of the sum of its messages' worths. The alternatives are the policy's own answers, so of sampled games it is 0 on
-    average; of greedy games it compares the most likely answers with the sampled ones.
+    """Mean over episodes of the sum of its messages' worths. The alternatives are the policy's own answers, so of sampled episodes it is 0
+    on average; of greedy ones it compares the most likely answers with the sampled ones.
     """
     half_width: float | None
-    """Of its 95 % interval; None for one game."""
+    """Of its 95 % interval; None for one episode."""
     influence: float | None
     """Standard deviation of the value between alternatives, over messages that have different ones: how much it matters what the role
     says. None without such messages.
     """
 
 
-def worth_by_role(games: Iterable[Sequence[MessageWorth]]) -> dict[str, RoleWorth]:
-    """The messages of games by role."""
+def worth_by_role(episodes: Iterable[Sequence[MessageWorth]]) -> dict[str, RoleWorth]:
+    """The messages of episodes by role."""
     totals: dict[str, list[float]] = {}
     between: dict[str, list[float]] = {}
-    for messages in games:
+    for messages in episodes:
         own: dict[str, float] = {}
         for message in messages:
             own[message.role] = own.get(message.role, 0.0) + message.worth

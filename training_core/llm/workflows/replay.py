@@ -39,7 +39,7 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class RecordedGame:
+class RecordedEpisode:
     """An episode to replay."""
 
     name: str
@@ -68,6 +68,8 @@ class Replayed:
     episodes: list[Episode]
     tokens: int
     """Sampled tokens, with those of alternatives."""
+    failures: dict[int, EnvironmentFailure]
+    """By index: why an episode is no replay. Its environment raised, or the prompt of a message differs from the recorded one."""
 
 
 @dataclass
@@ -79,8 +81,8 @@ class Alternatives:
     """By slot and message."""
 
 
-def recorded_game(document: Mapping[str, Any], config: RunConfig) -> RecordedGame:
-    """The game of an episode document (workers.telemetry.transcripts). Raises EnvironmentFailure if it cannot be replayed."""
+def recorded_episode(document: Mapping[str, Any], config: RunConfig) -> RecordedEpisode:
+    """Read an episode document (workers.telemetry.transcripts). Raises EnvironmentFailure if it cannot be replayed."""
     messages: dict[Position, Recorded] = {}
     roles: dict[Position, str] = {}
     for position, turn in zip(turn_positions(document, config), document["turns"], strict=True):
@@ -89,7 +91,7 @@ def recorded_game(document: Mapping[str, Any], config: RunConfig) -> RecordedGam
         messages[position] = Recorded(Answer(*parts), turn["prompt_ids"])
         roles[position] = turn["role"]
     split: Split = "train" if document["kind"] == "train" else "eval"
-    return RecordedGame(
+    return RecordedEpisode(
         document["episode"], _task_number(document), split, messages, roles, document["episode_return"]
     )
 
@@ -123,22 +125,21 @@ def _task_number(document: Mapping[str, Any]) -> int:
     return int(number)
 
 
-def unchanged_messages(game: RecordedGame, position: Position, config: RunConfig) -> dict[Position, Recorded]:
+def unchanged_messages(
+    episode: RecordedEpisode, position: Position, config: RunConfig
+) -> dict[Position, Recorded]:
     """The recorded messages that stay when another one is put in this position: those before it, and those of its own step, because
     roles of one step do not see each other's answers.
     """
     turn, index = position
     step = next(step for step in config.team.steps if any(own == index for own, _ in step))
-    return {other: item for other, item in game.messages.items() if other <= (turn, step[-1][0])}
+    return {other: item for other, item in episode.messages.items() if other <= (turn, step[-1][0])}
 
 
 def play_replays(
     replays: Sequence[Replay], split: Split, context: RolloutContext, alternatives: Alternatives | None = None
 ) -> Replayed:
-    """Play each replay to its end. Roles sample as in training, at their own temperature.
-
-    Raises EnvironmentFailure if the prompt of a message differs from the recorded one.
-    """
+    """Play each replay to its end. Roles sample as in training, at their own temperature."""
     config = context.config
     check_replayable(config)
 
@@ -152,7 +153,14 @@ def play_replays(
     kind: EpisodeKind = "train" if split == "train" else "eval_sampled"
     plan = SamplingPlan(kind, split, settings, key, conversations=make_conversations(config))
     episodes = play([replay.task for replay in replays], replace(context, generate=replaying), plan)
-    return Replayed(episodes, sum(policy.tokens for policy in replaying.values()))
+    failures = {
+        index: EnvironmentFailure(f"the environment raised in a replay: {episode.error}")
+        for index, episode in enumerate(episodes)
+        if episode.failed
+    }
+    for policy in replaying.values():
+        failures |= policy.failures
+    return Replayed(episodes, sum(policy.tokens for policy in replaying.values()), failures)
 
 
 class _Replaying:
@@ -166,6 +174,8 @@ class _Replaying:
         self._alternatives = alternatives
         self.tokens = 0
         """Sampled tokens."""
+        self.failures: dict[int, EnvironmentFailure] = {}
+        """By slot."""
 
     def __call__(self, prompts: Sequence[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
         recorded = [self._recorded(prompt) for prompt in prompts]
@@ -178,14 +188,14 @@ class _Replaying:
         return [next(sampled) if answer is None else [answer] for answer in recorded]
 
     def _recorded(self, prompt: Prompt) -> Answer | None:
-        """The recorded answer to a prompt; None if it is to be sampled. Raises EnvironmentFailure."""
-        position = prompt.key.turn, prompt.key.role
-        recorded = self._replays[prompt.key.task].messages.get(position)
+        """The recorded answer to a prompt; None if it is to be sampled."""
+        slot, position = prompt.key.task, (prompt.key.turn, prompt.key.role)
+        recorded = self._replays[slot].messages.get(position)
         if recorded is None:
             return None
         if list(recorded.prompt_ids) != prompt.token_ids:
-            raise EnvironmentFailure(
-                f"the prompt in turn {position[0] + 1} of a replay differs from the recorded one, so the game cannot be replayed",
+            self.failures[slot] = EnvironmentFailure(
+                f"the prompt of a message in turn {position[0] + 1} differs from the recorded one",
                 remedy="The environment has randomness that its seed does not decide, or the run's config has changed since",
             )
         return recorded.answer

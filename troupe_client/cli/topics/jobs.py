@@ -159,7 +159,7 @@ def worth(
     no_wait: NoWait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure what each message was worth: the game's value after it, less the value after other answers to its prompt."""
+    """Measure what each message was worth: the episode's value after it, less that after other answers to its prompt."""
     subject = {"episode": episode} if episode else {"episodes": episodes}
     values = parse_overrides(parameters or []) | subject
     body = {"run": run_id, "checkpoint": checkpoint, "parameters": values}
@@ -173,7 +173,7 @@ def what_if(
     turn: Annotated[int, typer.Argument(help="Number of the message in it.", min=1)],
     text: Annotated[str, typer.Argument(help="The answer that replaces the message.")],
     checkpoint: NearCheckpoint = "",
-    episodes: Annotated[int, typer.Option(help="Games, each played on to its end.", min=1)] = 4,
+    episodes: Annotated[int, typer.Option(help="Episodes, each played on to its end.", min=1)] = 4,
     no_wait: NoWait = False,
     as_json: AsJson = False,
 ) -> None:
@@ -291,6 +291,8 @@ def _show_worth(result: dict[str, Any]) -> None:
         print_line(f"  {role}: {total['worth']:+.3f}{half}{influence}")
     left_out = f", {result['left_out']} left out by the limit of tokens" if result["left_out"] else ""
     print_line(f"  {result['messages']} messages, {result['tokens']} sampled tokens{left_out}")
+    for reason in result["refused"]:
+        print_line(f"  left out: {reason}", "yellow")
     table = plain_table("episode", "message", "worth", "± 95 %", "answer", wrap=("answer",))
     for message in result["lowest"]:
         numbers = f"{message['worth']:+.3f}", f"{message['half_width']:.3f}"

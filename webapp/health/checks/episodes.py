@@ -1,7 +1,6 @@
 """Checks of episodes and of their groups."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -15,30 +14,6 @@ def too_easy(seen: HealthInputs, rule: config.TooEasy) -> Iterator[Found]:
     note = solved(seen, rule.unless_success)
     for one in mean_above("groups/*/too_easy", "{mean:.0%} of {whose}'s groups are too easy")(seen, rule):
         yield one.unless(note)
-
-
-TOO_HARD = mean_above("groups/*/too_hard", "{mean:.0%} of {whose}'s groups are too hard")
-
-
-def too_hard(seen: HealthInputs, rule: config.GroupShare) -> Iterator[Found]:
-    """Measures the share of groups in which no candidate succeeds, except of roles for which `unpaid_role` says why."""
-    unpaid = {one.key for one in unpaid_role(seen, rule) if not one.note}
-    for one in TOO_HARD(seen, rule):
-        yield one.unless("no reward reaches this role, which has its own rule" if one.key in unpaid else "")
-
-
-def unpaid_role(seen: HealthInputs, rule: config.GroupShare) -> Iterator[Found]:
-    """Measures the same of roles whose groups have all had equal rewards, while those of others differ or the team succeeds."""
-    level = {role: curve for _, role, curve in seen.each("groups", "zero_variance")}
-    recent = {role: curve.tail(rule.window).values for role, curve in level.items()}
-    succeeds = bool((seen.one("train/success").tail(rule.window).values > 0).any())
-    for one in TOO_HARD(seen, rule):
-        role = one.key.removeprefix("groups/").removesuffix("/too_hard")
-        paid = succeeds or any((values < 1).any() for other, values in recent.items() if other != role)
-        note = "" if paid else "no role earns a reward"
-        if role not in level or (level[role].values < 1).any():
-            note = "its rewards have differed"
-        yield replace(one, title=f"No reward reaches {role}").unless(note)
 
 
 def no_spread(seen: HealthInputs, rule: config.NoSpread) -> Iterator[Found]:

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from tests.training_core.llm.workflows.counting import TOKENIZER, Recorder, make_context
-from training_core.errors import ConfigError, EnvironmentFailure
+from training_core.errors import ConfigError
 from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.episodes import play_independent
 from training_core.llm.workflows.message_worth import WorthSettings, estimate, measure, student_975
-from training_core.llm.workflows.replay import RecordedGame, check_replayable, recorded_game
+from training_core.llm.workflows.replay import RecordedEpisode, check_replayable, recorded_episode
 from training_core.types import Episode
 from workers.telemetry.transcripts import episode_document
 
@@ -18,7 +18,7 @@ RETURN = WorthSettings(alternatives=3, outcome="return")
 
 
 def context_of(**overrides: object) -> RolloutContext:
-    """The first answer of each role is the one that it gives in a game."""
+    """The first answer of each role is the one that it gives in an episode."""
     voices = {
         "planner": Recorder(lambda seen, prompt, index: PLANNER[index]),
         "executor": Recorder(lambda seen, prompt, index: EXECUTOR[index]),
@@ -26,26 +26,26 @@ def context_of(**overrides: object) -> RolloutContext:
     return make_context(voices, **overrides)
 
 
-def recorded(context: RolloutContext, task: int = 0) -> RecordedGame:
+def recorded(context: RolloutContext, task: int = 0) -> RecordedEpisode:
     (episode,) = play_independent([task], context, "eval_sampled")
-    return game_of(episode, context)
+    return episode_of(episode, context)
 
 
-def game_of(episode: Episode, context: RolloutContext) -> RecordedGame:
+def episode_of(episode: Episode, context: RolloutContext) -> RecordedEpisode:
     document = episode_document(
         episode, {}, lambda policy, ids: [str(TOKENIZER.decode([number])) for number in ids]
     )
-    return recorded_game(document, context.config)
+    return recorded_episode(document, context.config)
 
 
 def test_a_message_is_worth_its_return_less_that_of_the_alternatives() -> None:
-    """Totals of the game: 1, -2, -1, -4; a planner earns 0 after it and the team's reward, an executor -6.
+    """Totals of the episode: 1, -2, -1, -4; a planner earns 0 after it and the team's reward, an executor -6.
 
     With 7 or 4 first, the planner earns 12 or 6 more; with 2 or 5 first, the executor earns 2 more or 4 less. The last
     messages change only their own total.
     """
     context = context_of(algorithm__local_weight=1.0)
-    (messages,) = measure([recorded(context)], context, RETURN).games
+    (messages,) = measure([recorded(context)], context, RETURN).messages
     assert [(message.role, message.position) for message in messages] == [
         ("planner", (0, 0)),
         ("executor", (0, 1)),
@@ -64,9 +64,9 @@ def test_equal_answers_share_continuations_and_cost_none() -> None:
     context = replace(
         context, generate=dict(context.generate) | {"planner": Recorder(lambda seen, prompt, index: "1")}
     )
-    game = recorded(context)
-    measured = measure([game], context, RETURN)
-    planner = [message for message in measured.games[0] if message.role == "planner"]
+    episode = recorded(context)
+    measured = measure([episode], context, RETURN)
+    planner = [message for message in measured.messages[0] if message.role == "planner"]
     assert [(message.worth, message.half_width, message.equal) for message in planner] == [(0.0, 0.0, 3)] * 2
     # alternatives 4 x 3 x 2 tokens; the first executor message is continued by 3 texts x 2 x 2 messages, the second by none
     assert measured.tokens == 24 + 3 * 2 * 2 * 2
@@ -75,27 +75,28 @@ def test_equal_answers_share_continuations_and_cost_none() -> None:
 def test_a_conversation_is_replayed_token_by_token() -> None:
     """The prompts of later turns continue the recorded ids; the first message is worth as much as without a conversation."""
     context = context_of(workflow__type="multi_turn", algorithm__local_weight=1.0)
-    game = recorded(context)
-    prompts = [list(message.prompt_ids) for message in game.messages.values()]
+    episode = recorded(context)
+    prompts = [list(message.prompt_ids) for message in episode.messages.values()]
     assert prompts[2][: len(prompts[0])] == prompts[0]
-    (messages,) = measure([game], context, RETURN).games
+    (messages,) = measure([episode], context, RETURN).messages
     assert messages[0].worth == pytest.approx(-(12 + 6) / 3)
 
 
 def test_the_limit_of_tokens_leaves_messages_out() -> None:
     context = context_of()
-    games = [recorded(context, task) for task in range(20)]
-    measured = measure(games, context, replace(RETURN, continuations=16, max_tokens=1))
+    episodes = [recorded(context, task) for task in range(20)]
+    measured = measure(episodes, context, replace(RETURN, continuations=16, max_tokens=1))
     assert measured.left_out == 80  # the alternatives alone are more than one token
 
 
-def test_a_game_that_cannot_be_replayed_is_refused() -> None:
+def test_an_episode_that_cannot_be_replayed_is_refused_and_others_are_measured() -> None:
     context = context_of()
-    game = recorded(context)
-    with pytest.raises(EnvironmentFailure, match="differs from the recorded one"):
-        measure([replace(game, task=1)], context, RETURN)
-    with pytest.raises(EnvironmentFailure, match="the recorded one earned 5"):
-        measure([replace(game, episode_return=5.0)], context, RETURN)
+    episode = recorded(context)
+    others = [replace(episode, task=1), replace(episode, episode_return=5.0)]
+    measured = measure([*others, episode], context, RETURN)
+    reasons = [str(measured.refused[index]) for index in (0, 1)]
+    assert "differs from the recorded one" in reasons[0] and "the recorded one earned 5" in reasons[1]
+    assert [len(messages) for messages in measured.messages] == [0, 0, 4]
     with pytest.raises(ConfigError, match="cannot be replayed"):
         check_replayable(context_of(workflow__type="agent", workflow__path="a:b").config)
 
@@ -103,8 +104,8 @@ def test_a_game_that_cannot_be_replayed_is_refused() -> None:
 def test_roles_of_one_step_keep_each_others_answers() -> None:
     """Planner and executor act at once: an alternative of the planner does not change what the executor saw, or answered."""
     context = context_of(team__parallel=["planner", "executor"], algorithm__local_weight=1.0)
-    game = recorded(context)
-    (messages,) = measure([game], context, RETURN).games
+    episode = recorded(context)
+    (messages,) = measure([episode], context, RETURN).messages
     other = messages[0].alternatives[0].continuation
     assert [turn.candidates[0].answer.text for turn in other.turns[:2]] == ["7", "3"]
 
