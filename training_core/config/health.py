@@ -105,8 +105,8 @@ class IdleRole(Unsolved):
 
     window: int = Field(2, ge=1, le=200)
     """Number of latest evaluations that are averaged."""
-    below: float = Field(0.005, gt=0.0)
-    """Influence of the role: standard deviation of an episode's value between its answers."""
+    below: float = Field(0.02, gt=0.0)
+    """Upper bound of the role's influence: the standard deviation of an episode's value between its answers."""
 
 
 class HarmfulRole(Recent):

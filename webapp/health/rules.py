@@ -112,7 +112,7 @@ RULES: dict[str, Rule] = {
     ),
     "idle_role": Rule(
         roles.idle_role,
-        "influence of the role's messages",
+        "influence of the role's messages, upper bound",
         "{window} evaluations with evaluation.worth",
         "Other answers of the role lead to the same value: the others do not read it, or they repair whatever it says.",
         "Read alternatives and their continuations (Who earned it, on a transcript). Give the role something that only it can see, or "

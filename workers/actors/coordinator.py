@@ -227,7 +227,7 @@ class RolloutCoordinator(TrainingBackend):
         metrics = {f"{kind}/worth_left_out": float(len(measured.refused))} if measured.refused else {}
         for role, earned in worth_by_role(measured.messages).items():
             figures = {"worth": earned.worth, "worth_half_width": earned.half_width} if kind == "eval" else {}
-            figures |= {"influence": earned.influence}
+            figures |= {"influence": earned.influence, "influence_high": earned.influence_high}
             metrics |= {
                 f"{kind}/{role}/{name}": value for name, value in figures.items() if value is not None
             }

@@ -56,7 +56,7 @@ ILL = {
     "too_hard": shown({"groups/a/too_hard": [0.95] * 8}),
     "unpaid_role": shown(UNPAID | {"groups/b/zero_variance": [0.5] * 8}),
     "truncation": shown({"rollout/solver/truncated": ramp(0.0, 0.4)}),
-    "idle_role": shown({"eval/a/influence": [0.2, 0.003, 0.001]}),
+    "idle_role": shown({"eval/a/influence_high": [0.2, 0.003, 0.001], "eval/b/influence_high": [0.3] * 3}),
     "harmful_role": shown({"eval/a/worth": [0.1, -0.4, -0.3], "eval/a/worth_half_width": [0.2] * 3}),
     "no_spread": shown(
         {
@@ -97,9 +97,16 @@ WELL = {
         shown({"policy/a/grad_norm": [1.0] * 30 + [40.0, 1.0]}),
     ],
     "idle_role": [
-        shown({"eval/a/influence": [0.001]}),
-        shown({"eval/a/influence": [0.001, 0.001], "eval/success": [0.5, 0.97]}),
-        shown({"eval/a/influence": [0.001, 0.02]}),
+        shown({"eval/a/influence_high": [0.001], "eval/b/influence_high": [0.3]}),
+        shown(
+            {
+                "eval/a/influence_high": [0.0] * 2,
+                "eval/b/influence_high": [0.3] * 2,
+                "eval/success": [0.5, 0.97],
+            }
+        ),
+        shown({"eval/a/influence_high": [0.001, 0.08], "eval/b/influence_high": [0.3] * 2}),
+        shown({"eval/a/influence_high": [0.0] * 2, "eval/b/influence_high": [0.0] * 2}),
     ],
     "harmful_role": [
         shown({"eval/a/worth": [-0.1, -0.1], "eval/a/worth_half_width": [0.2, 0.2]}),

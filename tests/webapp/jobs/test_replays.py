@@ -98,7 +98,8 @@ def test_a_transcript_shows_the_worth_of_its_messages(run: Run, launcher: FakeLa
     message = {"episode": 0, "turn": 2, "text": "north"} | worth
     result = {
         "episodes": 1, "messages": 1, "tokens": 93, "left_out": 0, "failed_messages": 0, "refused": [],
-        "worth": {"executor": {"worth": -0.5, "half_width": None, "influence": None}}, "lowest": [message], "by_message": [message],
+        "worth": {"executor": {"worth": -0.5, "half_width": None, "influence": None, "influence_high": None}},
+        "lowest": [message], "by_message": [message],
     }  # fmt: skip
     body = {
         "turns": [turn(0, "planner"), turn(0, "executor") | {"worth": worth}],

@@ -317,7 +317,7 @@ async def test_worths_name_the_lowest_messages(world: World, run_id: str) -> Non
         "episode": 0, "turn": 2, "role": "executor", "text": "north", "worth": -0.5, "half_width": 0.25, "differs": True,
         "value": 0.1, "equal": 1, "continuation": None, "alternatives": [other],
     }  # fmt: skip
-    total = {"executor": {"worth": -0.5, "half_width": None, "influence": None}}
+    total = {"executor": {"worth": -0.5, "half_width": None, "influence": None, "influence_high": None}}
     result = {
         "messages": 1,
         "tokens": 93,

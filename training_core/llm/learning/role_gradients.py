@@ -66,7 +66,7 @@ class RoleGradients:
 
 def _cosines(gradients: Mapping[str, Tensor]) -> dict[str, float]:
     values = {}
-    for (one, first), (other, second) in combinations(gradients.items(), 2):
+    for (one, first), (other, second) in combinations(sorted(gradients.items()), 2):
         norms = float(first.norm() * second.norm())
         if norms > 0:
             values[f"{one}/{other}/grad_cosine"] = float(first @ second) / norms

@@ -315,6 +315,8 @@ class RoleWorth:
     """Standard deviation of the value between alternatives, over messages that have different ones: how much it matters what the role
     says. None without such messages.
     """
+    influence_high: float | None
+    """Upper bound of its 95 % interval; None for one such message."""
 
 
 def worth_by_role(episodes: Iterable[Sequence[MessageWorth]]) -> dict[str, RoleWorth]:
@@ -332,6 +334,11 @@ def worth_by_role(episodes: Iterable[Sequence[MessageWorth]]) -> dict[str, RoleW
 
 
 def _role_worth(totals: Sequence[float], between: Sequence[float]) -> RoleWorth:
-    half = student_975(len(totals) - 1) * (variance(totals) / len(totals)) ** 0.5 if len(totals) > 1 else None
     influence = max(0.0, fmean(between)) ** 0.5 if between else None
-    return RoleWorth(fmean(totals), half, influence)
+    high = max(0.0, fmean(between) + _half_width(between)) ** 0.5 if len(between) > 1 else None
+    return RoleWorth(fmean(totals), _half_width(totals) if len(totals) > 1 else None, influence, high)
+
+
+def _half_width(values: Sequence[float]) -> float:
+    """Half the width of the 95 % interval of a mean."""
+    return student_975(len(values) - 1) * (variance(values) / len(values)) ** 0.5

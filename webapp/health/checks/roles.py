@@ -33,15 +33,20 @@ def unpaid_role(seen: HealthInputs, rule: config.GroupShare) -> Iterator[Found]:
 
 
 def idle_role(seen: HealthInputs, rule: config.IdleRole) -> Iterator[Found]:
-    """Measures the influence of a role's messages, while the tasks are not solved."""
-    note = solved(seen, rule.unless_success)
+    """Measures how much a role's messages matter at most, while the tasks are not solved and another role's messages matter."""
+    unsolved = solved(seen, rule.unless_success)
     for kind in KINDS:
-        for key, role, curve in seen.each(kind, "influence"):
-            if len(curve) < rule.window:
-                continue
-            now = mean(curve, rule.window)
-            figures: Figures = {"influence": now, "evaluations": rule.window, "threshold": rule.below}
-            title = f"It makes no difference what {role} says: influence {now:.3g}"
+        curves = [item for item in seen.each(kind, "influence_high") if len(item[2]) >= rule.window]
+        highs = {role: mean(curve, rule.window) for _, role, curve in curves}
+        alone = "" if max(highs.values(), default=0.0) > rule.below else "no role's messages matter"
+        for key, role, curve in curves:
+            now, note = highs[role], unsolved or alone
+            figures: Figures = {
+                "influence, at most": now,
+                "evaluations": rule.window,
+                "threshold": rule.below,
+            }
+            title = f"It makes no difference what {role} says: influence at most {now:.3g}"
             excess = 0.0 if note else ratio(rule.below, now)
             yield found(
                 key, title, curve, rule.window, figures, now, rule.below, excess=excess, note=note, below=True

@@ -29,7 +29,7 @@ def test_each_roles_gradient_is_that_of_its_own_advantages() -> None:
         for role, other in (("planner", "executor"), ("executor", "planner"))
     }
     assert {role: measured[f"{role}/grad_norm"] for role in norms} == pytest.approx(norms, rel=1e-4)
-    product = measured["planner/executor/grad_cosine"] * norms["planner"] * norms["executor"]
+    product = measured["executor/planner/grad_cosine"] * norms["planner"] * norms["executor"]
     square = measured["grad_norm"] ** 2
     shares = {role: (norm**2 + product) / square for role, norm in norms.items()}
     assert {role: measured[f"{role}/grad_share"] for role in norms} == pytest.approx(shares, rel=1e-3)

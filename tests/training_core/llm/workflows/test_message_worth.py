@@ -8,7 +8,13 @@ from tests.training_core.llm.workflows.counting import TOKENIZER, Recorder, make
 from training_core.errors import ConfigError
 from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.episodes import play_independent
-from training_core.llm.workflows.message_worth import WorthSettings, estimate, measure, student_975
+from training_core.llm.workflows.message_worth import (
+    WorthSettings,
+    estimate,
+    measure,
+    student_975,
+    worth_by_role,
+)
 from training_core.llm.workflows.replay import RecordedEpisode, check_replayable, recorded_episode
 from training_core.types import Episode
 from workers.telemetry.transcripts import episode_document
@@ -120,6 +126,20 @@ def test_the_interval_by_hand() -> None:
     assert result.worth == pytest.approx(0.5)
     assert result.between == pytest.approx(1 / 12)
     assert result.half_width == pytest.approx(2.4469 * 0.09375**0.5, rel=1e-3)
+
+
+def test_the_influence_of_a_role_by_hand() -> None:
+    """Variances between alternatives of 0.04, 0, 0.02, 0.02: mean 0.02, standard error 0.00816, three degrees of freedom."""
+    context = context_of(algorithm__local_weight=1.0)
+    (messages,) = measure([recorded(context)], context, RETURN).messages
+    variances = (0.04, 0.0, 0.02, 0.02)
+    same_role = [
+        replace(message, role="planner", between=between)
+        for message, between in zip(messages, variances, strict=True)
+    ]
+    earned = worth_by_role([same_role])["planner"]
+    assert earned.influence == pytest.approx(0.02**0.5)
+    assert earned.influence_high == pytest.approx((0.02 + 3.182 * 0.00816) ** 0.5, rel=1e-2)
 
 
 def test_students_quantiles() -> None:
