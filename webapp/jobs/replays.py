@@ -45,7 +45,9 @@ def parameters_checked(run: Run | None, config: Any, wanted: Mapping[str, Any]) 
             "cannot be replayed; choose another one"
         })  # fmt: skip
     if wanted.get("turn", 0) > len(document["turns"]):
-        raise ConfigError({"turn": f"the episode {episode.name} has {len(document['turns'])} messages"})
+        raise ConfigError(
+            {"turn": f"give 1 to {len(document['turns'])}: the episode {episode.name} has no more messages"}
+        )
     return {} if "turn" in wanted else {"expected_tokens": tokens_expected(document["turns"], wanted)}
 
 

@@ -63,7 +63,7 @@ def test_what_cannot_be_replayed_is_refused_before_it_is_paid(
         overrides={"workflow": {"type": "rollout_buffer"}}
     )
     assert "no episode 999" in refusal(episode=999)
-    assert "has 2 messages" in refusal("what_if", episode=episode.pk, turn=3, text="x")
+    assert "give 1 to 2" in refusal("what_if", episode=episode.pk, turn=3, text="x")
     EpisodeBody.objects.all().delete()
     assert "only metadata" in refusal(episode=episode.pk)
     assert not Job.objects.exists()

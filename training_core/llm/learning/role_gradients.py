@@ -59,7 +59,7 @@ class RoleGradients:
         values: dict[str, float] = {}
         for role, gradient in self._gradients.items():
             values[f"{role}/grad_share"] = float(gradient @ whole) / square
-            values[f"{role}/grad_norm"] = float(gradient.norm())
+            values[f"{role}/role_grad_norm"] = float(gradient.norm())
             values[f"{role}/token_share"] = self._tokens[role] / max(tokens, 1)
         return values | _cosines(self._gradients)
 

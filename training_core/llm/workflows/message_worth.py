@@ -341,4 +341,5 @@ def _role_worth(totals: Sequence[float], between: Sequence[float]) -> RoleWorth:
 
 def _half_width(values: Sequence[float]) -> float:
     """Half the width of the 95 % interval of a mean."""
-    return student_975(len(values) - 1) * (variance(values) / len(values)) ** 0.5
+    error: float = (variance(values) / len(values)) ** 0.5
+    return student_975(len(values) - 1) * error

@@ -194,10 +194,11 @@ class _Replaying:
         if recorded is None:
             return None
         if list(recorded.prompt_ids) != prompt.token_ids:
-            self.failures[slot] = EnvironmentFailure(
+            difference = EnvironmentFailure(
                 f"the prompt of a message in turn {position[0] + 1} differs from the recorded one",
-                remedy="The environment has randomness that its seed does not decide, or the run's config has changed since",
+                remedy="Replay it with the run's own config, and with an environment whose randomness its seed decides",
             )
+            self.failures.setdefault(slot, difference)
         return recorded.answer
 
     def _sampled(self, prompt: Prompt) -> Prompt:

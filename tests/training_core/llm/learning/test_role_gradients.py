@@ -28,7 +28,7 @@ def test_each_roles_gradient_is_that_of_its_own_advantages() -> None:
         role: learner(NO_KL).update(of_roles(other), 1, 0).metrics["grad_norm"]
         for role, other in (("planner", "executor"), ("executor", "planner"))
     }
-    assert {role: measured[f"{role}/grad_norm"] for role in norms} == pytest.approx(norms, rel=1e-4)
+    assert {role: measured[f"{role}/role_grad_norm"] for role in norms} == pytest.approx(norms, rel=1e-4)
     product = measured["executor/planner/grad_cosine"] * norms["planner"] * norms["executor"]
     square = measured["grad_norm"] ** 2
     shares = {role: (norm**2 + product) / square for role, norm in norms.items()}
